@@ -1,0 +1,31 @@
+"""What a run is: its spec (pydantic models, YAML), and the frozen sources (manifests)."""
+
+from .batch import BatchSpec, Layout, OverLong
+from .loading import load_run_spec
+from .manifest import ShardInfo, SourceManifest, UnitKind
+from .mesh import MeshSpec
+from .run import BudgetSpec, EvaluationSpec, RunSpec, UntilSpec
+from .schedule import Knot, Ramp, Shape
+from .source import OnExhausted, SourceFormat, SourceSpec, TransformSpec
+
+__all__ = [
+    "BatchSpec",
+    "BudgetSpec",
+    "EvaluationSpec",
+    "Knot",
+    "Layout",
+    "MeshSpec",
+    "OnExhausted",
+    "OverLong",
+    "Ramp",
+    "RunSpec",
+    "Shape",
+    "ShardInfo",
+    "SourceFormat",
+    "SourceManifest",
+    "SourceSpec",
+    "TransformSpec",
+    "UnitKind",
+    "UntilSpec",
+    "load_run_spec",
+]

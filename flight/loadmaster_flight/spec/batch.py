@@ -1,0 +1,74 @@
+"""What a step looks like: G microbatches of C tokens, and how documents fill them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from .model import SpecModel
+from .schedule import Ramp
+
+
+class Layout(StrEnum):
+    """pack: whole documents, best fit. concat: documents cut where a microbatch ends. pad: one document a row."""
+
+    PACK = "pack"
+    CONCAT = "concat"
+    PAD = "pad"
+
+
+class OverLong(StrEnum):
+    """What happens to a document longer than a microbatch (or a row): cut into pieces, or left out and counted."""
+
+    SPLIT = "split"
+    SKIP = "skip"
+
+
+class BatchSpec(SpecModel):
+    """G microbatches a step, all ranks together, of seq_len tokens (pad: rows x seq_len)."""
+
+    seq_len: Ramp
+    """Tokens of a microbatch (of a row with layout pad). May ramp over steps, rounded down to c_multiple."""
+    microbatches: Ramp
+    """G: microbatches of one optimizer step, all ranks together. May ramp, rounded down to g_multiple."""
+    layout: Layout = Layout.PACK
+    rows: Annotated[int, Field(ge=1)] = 1
+    """Rows of a microbatch with layout pad."""
+    align: Annotated[int, Field(ge=1)] = 16
+    """Every document is padded to a multiple of this; a mesh needs align % (2*cp) = 0 where cp > 1."""
+    over_long: OverLong = OverLong.SPLIT
+    g_multiple: Annotated[int, Field(ge=1)] = 1
+    """Microbatch counts are rounded down to this multiple; dp must divide it where they ramp."""
+    c_multiple: Annotated[int | None, Field(ge=1)] = None
+    """Sequence lengths are rounded down to this multiple; by default align."""
+    overdraw: Annotated[float, Field(ge=0, le=0.5)] = 0.01
+    """Tokens drawn beyond a step's capacity, as a share of it, so that packing has a choice."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> BatchSpec:
+        for knot in self.seq_len.knots:
+            if knot.value < self.align or (len(self.seq_len.knots) == 1 and knot.value % self.align):
+                raise ValueError(f"align must divide seq_len, got align {self.align} and seq_len {knot.value:g}")
+        for knot in self.microbatches.knots:
+            if knot.value < self.g_multiple:
+                raise ValueError(f"microbatches must be at least g_multiple, got {knot.value:g} < {self.g_multiple}")
+        if self.c_multiple is not None and self.c_multiple % self.align:
+            raise ValueError(f"align must divide c_multiple, got {self.align} and {self.c_multiple}")
+        if self.layout is not Layout.PAD and self.rows != 1:
+            raise ValueError(f"rows must be 1 unless layout is pad, got {self.rows}")
+        return self
+
+    def num_bins_at(self, step: int) -> int:
+        """G at a step."""
+        return int(self.microbatches.at(step)) // self.g_multiple * self.g_multiple
+
+    def row_len_at(self, step: int) -> int:
+        """Longest piece at a step: seq_len, rounded."""
+        multiple = self.c_multiple or self.align
+        return int(self.seq_len.at(step)) // multiple * multiple
+
+    def capacity_at(self, step: int) -> int:
+        """C at a step: tokens of one microbatch, all its rows together."""
+        return self.row_len_at(step) * self.rows

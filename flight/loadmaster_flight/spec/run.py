@@ -1,0 +1,114 @@
+"""A run: one training job's data plan."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from .batch import BatchSpec
+from .mesh import MeshSpec
+from .model import SpecModel
+from .schedule import Ramp
+from .source import SourceSpec
+
+TRAIN = "train"
+NAME = r"^[a-z0-9][a-z0-9_.-]{0,62}$"
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class MixtureSpec(SpecModel):
+    """Shares of the sources over steps; normalised where they are evaluated."""
+
+    unit: Annotated[str, Field(pattern="^(tokens|samples)$")] = "tokens"
+    """What the shares count: tokens or samples."""
+    weights: dict[Name, Ramp]
+    """Per source a number, or knots over steps."""
+
+
+class UntilSpec(SpecModel):
+    """When the train stream ends: after whichever of these comes first. Nothing given: it never ends by itself."""
+
+    steps: Annotated[int | None, Field(ge=1)] = None
+    tokens: Annotated[int | None, Field(ge=1)] = None
+    epochs: Annotated[int | None, Field(ge=1)] = None
+    """Passes over every source; a source that ends sooner leaves its share to the others."""
+
+
+class EvaluationSpec(SpecModel):
+    """A finite pass over some sources: each sample exactly once, never moving the train stream."""
+
+    sources: Annotated[tuple[Name, ...], Field(min_length=1)]
+    microbatches: Annotated[int | None, Field(ge=1)] = None
+    """G of the pass; by default the run's at step 0."""
+
+
+class BudgetSpec(SpecModel):
+    """Bytes and horizons."""
+
+    shuffle_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    """Memory for resident blocks of all sources together; buys lanes, and with them shuffle quality."""
+    window_bytes: Annotated[int, Field(ge=1 << 16)] = 512 << 20
+    """Measured samples that one loader keeps until they are delivered."""
+    build_bytes: Annotated[int, Field(ge=1 << 16)] = 512 << 20
+    """Assembled steps that one constructor keeps."""
+    cache_bytes: Annotated[int, Field(ge=0)] = 1 << 30
+    """Local cache of blocks of unseekable (.gz, .zst) files."""
+    plan_ahead: Annotated[int, Field(ge=1)] = 64
+    """Steps planned beyond what all ranks have acknowledged."""
+    bind_ahead: Annotated[int, Field(ge=1)] = 16
+    """Steps that are bound (an edit can no longer change them) beyond that."""
+    build_ahead: Annotated[int, Field(ge=1)] = 3
+    """Steps assembled beyond that."""
+
+
+class RunSpec(SpecModel):
+    """One training job's data plan."""
+
+    run: Name
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    tokenizer: str | None = None
+    """A Hugging Face tokenizers file (tokenizer.json), for every source that names none."""
+    vocab_size: Annotated[int | None, Field(ge=1)] = None
+    """Token ids must be below this; by default the tokenizer's own size."""
+    sources: Annotated[dict[Name, SourceSpec], Field(min_length=1)]
+    mixture: MixtureSpec
+    batch: BatchSpec
+    mesh: MeshSpec = MeshSpec()
+    strategy: str = "bins_by_cost"
+    """How a step's microbatches are placed on the ranks."""
+    until: UntilSpec = UntilSpec()
+    evaluation: dict[Name, EvaluationSpec] = Field(default_factory=dict)
+    budgets: BudgetSpec = BudgetSpec()
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> RunSpec:
+        for name, ramp in self.mixture.weights.items():
+            if name not in self.sources:
+                raise ValueError(f"mixture.weights.{name} names no source; sources are {sorted(self.sources)}")
+            if not any(knot.value > 0 for knot in ramp.knots) and len(self.mixture.weights) == 1:
+                raise ValueError(f"mixture.weights.{name} must be positive somewhere, got 0: there would be no data")
+        steps = sorted({knot.at for ramp in self.mixture.weights.values() for knot in ramp.knots} | {0})
+        for step in steps:
+            if not any(ramp.at(step) > 0 for ramp in self.mixture.weights.values()):
+                raise ValueError(f"mixture.weights must have a positive weight at every step, all are 0 at step {step}")
+        for name, evaluation in self.evaluation.items():
+            if name == TRAIN:
+                raise ValueError("evaluation must not be named train: that is the training stream")
+            for source in evaluation.sources:
+                if source not in self.sources:
+                    raise ValueError(f"evaluation.{name} names no source {source!r}; there are {sorted(self.sources)}")
+        return self
+
+    @property
+    def source_names(self) -> list[str]:
+        """Names in ordinal order: the order of the spec, frozen when the run is created."""
+        return list(self.sources)
+
+    @property
+    def stream_names(self) -> list[str]:
+        return [TRAIN, *self.evaluation]
+
+    def to_tree(self) -> dict[str, Any]:
+        """The spec as plain JSON values; `RunSpec.model_validate` reads it back."""
+        return self.model_dump(mode="json", exclude_defaults=True)

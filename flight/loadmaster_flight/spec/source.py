@@ -1,0 +1,82 @@
+"""One source of a run: where its bytes are, how they are read, and how a row becomes a sample."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from .model import SpecModel
+
+
+class SourceFormat(StrEnum):
+    AUTO = "auto"
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+    ARROW = "arrow"
+    WEBDATASET = "webdataset"
+
+
+class OnExhausted(StrEnum):
+    """What happens when a source has nothing left: the others share its weight, the stream ends, or it fails."""
+
+    RENORMALIZE = "renormalize"
+    STOP = "stop"
+    ERROR = "error"
+
+
+class TransformSpec(SpecModel):
+    """How a row becomes token ids. Exactly one of text, messages, tokens or function says where they come from."""
+
+    text: str | None = None
+    """Dotted path of a text column, for example `text` or `doc.body`."""
+    messages: str | None = None
+    """Dotted path of a chat: a list of {role, content}. Loss falls on the assistant's turns alone."""
+    tokens: str | None = None
+    """Dotted path of a column of token ids, passed through."""
+    function: str | None = None
+    """Dotted name `package.module:callable`: row (dict) -> str, list of int, or None to leave the row out."""
+    tokenizer: str | None = None
+    """A Hugging Face tokenizers file (tokenizer.json); the run's by default."""
+    chat_template: str | None = None
+    """Jinja template of a chat, or the path of a file that holds one."""
+    bos: str | bool = False
+    """Text of the token put before each document; true finds the tokenizer's own."""
+    eos: str | bool = True
+    """Text of the token put after each document; true finds the tokenizer's own."""
+    max_tokens: Annotated[int | None, Field(ge=1)] = None
+    """Truncate documents to this many tokens, special tokens included."""
+    min_tokens: Annotated[int, Field(ge=1)] = 1
+    """Leave out documents shorter than this."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> TransformSpec:
+        given = [name for name in ("text", "messages", "tokens", "function") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of text, messages, tokens or function, got {given or 'none'}")
+        return self
+
+
+class SourceSpec(SpecModel):
+    """One named dataset."""
+
+    uri: str | tuple[str, ...]
+    """A path, a glob or an s3:// address of shards, or several of them. Relative paths start at the spec's folder."""
+    format: SourceFormat = SourceFormat.AUTO
+    transform: TransformSpec
+    max_epochs: Annotated[int | None, Field(ge=1)] = None
+    """How often the source may be read from beginning to end; by default without limit."""
+    on_exhausted: OnExhausted = OnExhausted.RENORMALIZE
+    max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """More bad rows than this among the last 1,000 (and at least 20) pause the run."""
+    lanes: Annotated[int | None, Field(ge=1, le=1024)] = None
+    """Parallel read streams; by default from shuffle_bytes. Frozen when the run is created."""
+    block_bytes: Annotated[int, Field(ge=1 << 12)] = 8 << 20
+    """Size of the blocks that JSONL and tar files are read in."""
+    storage_options: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the file system: for s3 endpoint_override, region, access_key, secret_key, anonymous."""
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        return (self.uri,) if isinstance(self.uri, str) else self.uri

@@ -1,0 +1,253 @@
+"""What processes and the planner say to each other over HTTP, as plain dataclasses (JSON on the wire).
+
+Paths, all below /api/v1:
+    POST /actors                                  RegisterRequest -> RegisterReply
+    POST /actors/{actor_id}/heartbeat             HeartbeatRequest -> HeartbeatReply
+    DELETE /actors/{actor_id}                     leave in peace: leases are free at once
+    POST /runs                                    CreateRunRequest -> RunView (same spec and manifests: idempotent)
+    GET  /runs, /runs/{run}                       RunView
+    GET  /runs/{run}/definition                   CreateRunRequest: the frozen spec and manifests
+    POST /runs/{run}/streams/{stream}/join        JoinRequest -> JoinReply (poll until state is "open")
+    POST /runs/{run}/streams/{stream}/tickets     TicketRequest -> TicketReply
+    GET  /runs/{run}/streams/{stream}             StreamView
+    GET  /runs/{run}/streams/{stream}/generations/{g}/plans?first=&last=&wait_s=&dp_ranks=&partitions=&bind=
+                                                  Arrow IPC stream of STEP_PLAN rows
+    POST /runs/{run}/verdicts                     VerdictReport
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from .errors import BadRequestError
+
+
+class Role(StrEnum):
+    LOADER = "loader"
+    CONSTRUCTOR = "constructor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterRequest:
+    """A process announces itself. `incarnation` is a random word of this process's life; `address` is grpc://…"""
+
+    role: Role
+    address: str
+    incarnation: str
+    pid: int = 0
+    capacity_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterReply:
+    actor_id: str
+    ticket_key_hex: str
+    heartbeat_s: float
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamProgress:
+    """Steps < `step` of (run, stream, generation) are acknowledged (by a constructor's ranks) or released."""
+
+    run: str
+    stream: str
+    generation: int
+    step: int
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """`acknowledged`: from constructors, per stream, what all their ranks have acknowledged. `stats`: for people."""
+
+    incarnation: str
+    acknowledged: list[StreamProgress] = field(default_factory=list)
+    stats: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Partition k of P of a source of a run: lanes l with l mod P = k."""
+
+    run: str
+    source: int
+    partition: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderRoute:
+    """Where a constructor finds the partitions of a run's sources: [source, k, P] triples behind one address."""
+
+    address: str
+    partitions: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One stream whose dp ranks a constructor serves.
+
+    Attributes:
+        first_step: First step of the generation.
+        ranks: Global ranks served here, in order.
+        dp_of_rank: dp coordinate of each of `ranks`.
+        mesh: Axis name -> size, slowest axis first, as the run's spec orders it.
+    """
+
+    run: str
+    stream: str
+    generation: int
+    first_step: int
+    ranks: list[int]
+    dp_of_rank: list[int]
+    mesh: dict[str, int]
+    build_ahead: int
+    loaders: list[LoaderRoute]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """The desired state of a process. `released`: what every rank has acknowledged, so that windows can move on."""
+
+    leases: list[Lease] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+    released: list[StreamProgress] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRunRequest:
+    """`spec` is the run spec as a plain tree; `manifests` one frozen source each, in ordinal order."""
+
+    spec: dict[str, Any]
+    manifests: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    run: str
+    state: str
+    reason: str
+    revision: int
+    streams: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """Where a stream is. Steps are exclusive bounds: planned, bound and acknowledged up to but not including."""
+
+    run: str
+    stream: str
+    generation: int
+    state: str
+    reason: str
+    planned: int
+    bound: int
+    acknowledged: int
+    is_planned_to_end: bool
+    waiting_for: list[int]
+    source_names: list[str]
+    source_tokens: list[int]
+    source_weights: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A rank asks to take part from `step` on.
+
+    Attributes:
+        nonce: Random word of this rank's attempt; a join with a new nonce starts a new rendezvous.
+        coords: The rank's own mesh coordinates, checked; empty: the planner derives them.
+        mesh: Axis name -> size that the trainer uses; empty: the spec's.
+        parent: Generation that `step` belongs to; -1 for a fresh start.
+    """
+
+    rank: int
+    world_size: int
+    nonce: str
+    step: int = 0
+    parent: int = -1
+    coords: dict[str, int] = field(default_factory=dict)
+    mesh: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinReply:
+    """`state` is "waiting" (then `waiting_for` names the ranks) or "open"."""
+
+    state: str
+    waiting_for: list[int] = field(default_factory=list)
+    generation: int = -1
+    first_step: int = 0
+    coords: dict[str, int] = field(default_factory=dict)
+    mesh: dict[str, int] = field(default_factory=dict)
+    source_names: list[str] = field(default_factory=list)
+    layout: str = ""
+    rows: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketRequest:
+    generation: int
+    rank: int
+    first_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketReply:
+    """`ticket_hex` opens a window of steps [first_step, last_step) at the Flight `address`."""
+
+    address: str
+    ticket_hex: str
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictReport:
+    """Content that failed when it was materialized: the piece keeps its slot, masked."""
+
+    stream: str
+    generation: int
+    step: int
+    source: int
+    epoch: int
+    shard: int
+    block: int
+    row: int
+    reason: str
+
+
+T = TypeVar("T")
+
+
+def to_json(message: Any) -> dict[str, Any]:
+    """A message as plain JSON values."""
+    return asdict(message)
+
+
+def from_json(cls: type[T], body: Any) -> T:
+    """Build a message from JSON values, nested messages included; unknown keys are ignored (additive evolution).
+
+    Raises:
+        BadRequestError: A field is missing or of another kind; names it.
+    """
+    if not isinstance(body, dict):
+        raise BadRequestError(f"{cls.__name__} must be an object, got {type(body).__name__}")
+    hints = get_type_hints(cls)
+    try:
+        known = {f.name: _build(hints[f.name], body[f.name]) for f in fields(cls) if f.name in body}  # type: ignore[arg-type]
+        return cls(**known)
+    except (TypeError, ValueError) as error:
+        raise BadRequestError(f"{cls.__name__}: {error}") from error
+
+
+def _build(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return from_json(hint, value)
+    if get_origin(hint) is list:
+        return [_build(get_args(hint)[0], item) for item in value]
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint(value)
+    return value

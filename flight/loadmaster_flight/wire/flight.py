@@ -1,0 +1,230 @@
+"""Calling and serving Arrow Flight with the defaults that this traffic needs.
+
+Why each default: without `bdp_probe=0` an unread stream buffers gigabytes in the client; `keepalive_time` finds a dead
+host (a deadlocked one is found by heartbeats); a proxy in the environment would even take loopback traffic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from .actions import Action
+from .errors import BadRequestError, DeadlineError, from_flight, to_flight
+
+CLIENT_OPTIONS: list[tuple[str, int | str]] = [
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 << 20),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 1 << 30),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+]
+
+
+class FlightPeer:
+    """A client of one Flight server: errors come out as our tree, every call has a deadline.
+
+    One peer is one connection; use one per concurrent stream. Not to be carried over a fork.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        try:
+            self._client = fl.FlightClient(address, generic_options=CLIENT_OPTIONS)
+        except (pa.ArrowException, OSError) as error:
+            raise BadRequestError(f"not a Flight address: {address!r} ({error})") from error
+
+    def action(self, name: Action, body: dict[str, Any] | None = None, *, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Run an action: JSON in, JSON out."""
+        options = fl.FlightCallOptions(timeout=timeout_s)
+        try:
+            results = list(self._client.do_action(fl.Action(name.value, json.dumps(body or {}).encode()), options))
+        except (pa.ArrowException, OSError) as error:
+            raise from_flight(error) from error
+        answer: dict[str, Any] = json.loads(results[0].body.to_pybytes()) if results else {}
+        return answer
+
+    def open(self, ticket: bytes, *, timeout_s: float = 0.0) -> fl.FlightStreamReader:
+        """Open a stream; `timeout_s` covers the whole of it, 0 means none (then use `ReadWatchdog`)."""
+        options = fl.FlightCallOptions(timeout=timeout_s) if timeout_s else fl.FlightCallOptions()
+        try:
+            return self._client.do_get(fl.Ticket(ticket), options)
+        except (pa.ArrowException, OSError) as error:
+            raise from_flight(error) from error
+
+    def read_all(self, ticket: bytes, *, timeout_s: float) -> pa.Table:
+        """Open a stream and read it to its end."""
+        reader = self.open(ticket, timeout_s=timeout_s)
+        try:
+            return reader.read_all()
+        except (pa.ArrowException, OSError) as error:
+            raise from_flight(error) from error
+
+    def close(self) -> None:
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._client.close()
+
+    def __enter__(self) -> FlightPeer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ReadWatchdog:
+    """Reads chunks of one stream and cancels it when none came for `timeout_s`: the only per-read timeout Flight has.
+
+    One thread reads; `cancel` may be called by another.
+    """
+
+    def __init__(self, reader: fl.FlightStreamReader, *, timeout_s: float, what: str) -> None:
+        self._reader, self._timeout_s, self._what = reader, timeout_s, what
+        self._lock = threading.Lock()
+        self._armed: int | None = None  # number of the read that the timer may cancel
+        self._num_reads, self._timed_out = 0, False
+
+    def read(self) -> tuple[pa.RecordBatch | None, bytes]:
+        """The next message: data (None for metadata alone) and app_metadata.
+
+        Raises:
+            StopIteration: The stream ended.
+            DeadlineError: Nothing came within the timeout.
+        """
+        with self._lock:
+            self._num_reads += 1
+            self._armed = self._num_reads
+        timer = threading.Timer(self._timeout_s, self._expire, [self._num_reads])
+        timer.daemon = True
+        timer.start()
+        try:
+            chunk = self._reader.read_chunk()
+        except StopIteration:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            if self._timed_out:
+                raise DeadlineError(f"{self._what}: no message for {self._timeout_s:.0f} s") from error
+            raise from_flight(error) from error
+        finally:
+            with self._lock:
+                self._armed = None
+            timer.cancel()
+        return chunk.data, chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
+
+    def cancel(self) -> None:
+        """End the stream; a blocked `read` returns at once with an error."""
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._reader.cancel()
+
+    def _expire(self, number: int) -> None:
+        with self._lock:
+            if self._armed != number:
+                return
+            self._timed_out = True
+        self.cancel()
+
+
+class FlightService(fl.FlightServerBase):
+    """Base of the Flight servers: only our errors leave, actions are JSON, `stop` never hangs.
+
+    Subclasses override `stream(ticket_bytes, context)` and `act(action, body)`.
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(f"grpc://{host}:{port}")
+        self._host = host
+        self.draining = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"grpc://{self._host}:{self.port}"
+
+    def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
+        raise BadRequestError("this service has no streams")
+
+    def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
+        raise BadRequestError(f"this service has no action {action.value!r}")
+
+    def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
+        try:
+            return self.stream(ticket.ticket, context)
+        except Exception as error:
+            raise to_flight(error) from None
+
+    def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
+        try:
+            if action.type not in {a.value for a in Action}:
+                raise BadRequestError(f"action must be one of {[a.value for a in Action]}, got {action.type!r}")
+            body = json.loads(action.body.to_pybytes() or b"{}") if action.body else {}
+            if not isinstance(body, dict):
+                raise BadRequestError(f"the body of action {action.type!r} must be a JSON object")
+            answer = self.act(Action(action.type), body)
+        except ValueError as error:
+            raise to_flight(BadRequestError(f"action {action.type!r}: {error}")) from None
+        except Exception as error:
+            raise to_flight(error) from None
+        return iter([fl.Result(json.dumps(answer).encode())])
+
+    def list_actions(self, context: fl.ServerCallContext) -> list[tuple[str, str]]:
+        return [(a.value, "JSON in, JSON out") for a in Action]
+
+    def stop(self, *, grace_s: float = 2.0) -> None:
+        """Refuse new calls, let running ones end for `grace_s`, return. Idempotent; never blocks for longer."""
+        self.draining.set()
+        thread = threading.Thread(target=self.shutdown, daemon=True)
+        thread.start()
+        thread.join(grace_s)
+
+
+def guarded(messages: Iterator[Any]) -> Iterator[Any]:
+    """Wrap a generator that feeds a GeneratorStream so that only our errors leave it."""
+    try:
+        yield from messages
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise to_flight(error) from None
+
+
+def loopback_only(address: str) -> None:
+    """Refuse to serve beyond this machine: that needs TLS and tokens, which this version does not have yet."""
+    host = urlsplit(address).hostname or ""
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        raise BadRequestError(f"host must be a loopback address (TLS and tokens are not built yet), got {host!r}")
+
+
+def tune_process() -> None:
+    """For server processes: keep receive buffers (glibc malloc) and hand over the GIL sooner.
+
+    Freed memory stays in the process; both thresholds must be set together, one alone halves throughput.
+    """
+    sys.setswitchinterval(0.0005)
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 1 << 30)
+        libc.mallopt(-1, (1 << 31) - 1)
+
+
+def end_with_parent(stop: threading.Event) -> None:
+    """Set `stop` when standard input reaches its end: the parent that held the pipe is gone. Exits hard after 3 s."""
+
+    def watch() -> None:
+        fd = sys.stdin.fileno()
+        with contextlib.suppress(OSError):
+            while os.read(fd, 4096):
+                pass
+        stop.set()
+        threading.Event().wait(3.0)
+        os._exit(3)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

@@ -1,0 +1,114 @@
+"""A small HTTP client for the planner: JSON messages, Arrow bodies, problem+json errors, deadlines and retries."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from .control import from_json, to_json
+from .errors import BadRequestError, InternalError, LoadmasterError, NotReadyError, UnavailableError, from_problem
+
+API = "/api/v1"
+T = TypeVar("T")
+
+
+class PlannerClient:
+    """Calls the planner. May be used by several threads: each has a connection of its own.
+
+    Args:
+        url: `http://host:port` of the planner.
+        timeout_s: Deadline of one call.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise BadRequestError(f"the planner's url must look like http://host:port, got {url!r}")
+        self.url = url.rstrip("/")
+        self._host, self._port = parts.hostname, parts.port or 80
+        self._timeout_s = timeout_s
+        self._local = threading.local()
+
+    def get(self, path: str, reply: type[T], **query: Any) -> T:
+        """GET a message."""
+        return from_json(reply, json.loads(self.request("GET", path, query=query)))
+
+    def post(self, path: str, message: Any, reply: type[T]) -> T:
+        """POST a message and read one back."""
+        return from_json(reply, json.loads(self.request("POST", path, body=message)))
+
+    def request(self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None) -> bytes:
+        """One call, once. Paths are below /api/v1.
+
+        Raises:
+            UnavailableError: The planner cannot be reached or broke off; it may have acted.
+            LoadmasterError: What the planner answered.
+        """
+        target = API + quote(path) + ("?" + urlencode(query) if query else "")
+        payload = None if body is None else json.dumps(to_json(body)).encode()
+        headers = {"content-type": "application/json"} if payload else {}
+        connection = self._connection()
+        try:
+            connection.request(method, target, body=payload, headers=headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            raise UnavailableError(f"planner {self.url}: {method} {path}: {error or type(error).__name__}") from error
+        if answer.status >= 400:
+            raise _error_of(answer.status, data)
+        return data
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        self._drop()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+            self._local.connection = connection
+        return connection
+
+    def _drop(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+
+def _error_of(status: int, data: bytes) -> LoadmasterError:
+    try:
+        body = json.loads(data)
+    except ValueError:
+        return InternalError(f"the planner answered {status}: {data[:200]!r}")
+    return from_problem(body) if isinstance(body, dict) else InternalError(f"the planner answered {status}: {body}")
+
+
+def retrying(
+    call: Callable[[], T], *, deadline_s: float, stop: threading.Event | None = None, what: str = "the planner"
+) -> T:
+    """Repeat `call` while it fails with a retryable error: 50 ms to 2 s apart with jitter, until `deadline_s` from now.
+
+    Raises:
+        LoadmasterError: A permanent error at once; the last retryable one, with a note, when time is up or `stop` is set.
+    """
+    until, pause_s = time.monotonic() + deadline_s, 0.05
+    while True:
+        try:
+            return call()
+        except LoadmasterError as error:
+            left_s = until - time.monotonic()
+            if not error.retry or left_s <= 0 or (stop is not None and stop.is_set()):
+                if error.retry:
+                    error.add_note(f"gave up on {what} after {deadline_s:.0f} s")
+                raise
+            wait_s = min(left_s, pause_s * random.uniform(0.5, 1.0), 2.0)
+            (stop or threading.Event()).wait(wait_s)
+            pause_s = pause_s * 1.5 if not isinstance(error, NotReadyError) else 0.05

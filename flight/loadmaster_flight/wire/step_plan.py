@@ -1,0 +1,202 @@
+"""One step's loading plan as arrays, and its compact Arrow form.
+
+# N = pieces, R = ranges, S = sources
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .errors import BadRequestError
+from .schemas import STEP_PLAN
+
+Int64Array = npt.NDArray[np.int64]
+PIECE_COLUMNS = ("source", "epoch", "lane", "shard", "block", "pos", "first_token", "num_tokens", "bin")
+WHOLE = -1
+"""num_tokens of a piece that is a whole sample: its length is known to whoever measured it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """Pieces of a step, struct of arrays, each of shape (N,), int64.
+
+    Canonical order is ascending (source, epoch, shard, block, pos, first_token). `first_token` and `num_tokens` are 0
+    and WHOLE for a sample that is placed whole.
+    """
+
+    source: Int64Array
+    epoch: Int64Array
+    lane: Int64Array
+    shard: Int64Array
+    block: Int64Array
+    pos: Int64Array
+    first_token: Int64Array
+    num_tokens: Int64Array
+    bin: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, index: npt.NDArray[np.generic]) -> Pieces:
+        """The pieces at `index` (positions or a mask), in that order."""
+        return Pieces(**{name: getattr(self, name)[index] for name in PIECE_COLUMNS})
+
+    def canonical_order(self) -> Int64Array:
+        """Positions that sort the pieces canonically, int64 (N,)."""
+        keys = (self.first_token, self.pos, self.block, self.shard, self.epoch, self.source)
+        return np.lexsort(keys).astype(np.int64)
+
+    @staticmethod
+    def empty() -> Pieces:
+        return Pieces(**{name: np.zeros(0, np.int64) for name in PIECE_COLUMNS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """Which piece goes to which bin of one step. Bin b belongs to dp rank b // (num_bins // dp).
+
+    Attributes:
+        digest: SHA-256 (hex) of the whole step's plan; a slice keeps the digest of the whole.
+        num_bins: G, microbatches of all dp ranks together.
+        seq_len: C, tokens of a microbatch.
+        global_valid_tokens: Loss denominator of the step over all ranks and microbatches.
+        weights_S: Shape (S,), the mixture in force, fixed point with 2**30 = 1.
+        source_tokens_S: Shape (S,), real tokens placed per source.
+        pieces: In canonical order.
+    """
+
+    step: int
+    digest: str = ""
+    revision: int = 0
+    is_final: bool = False
+    num_bins: int
+    seq_len: int
+    dp: int
+    num_tokens: int
+    global_valid_tokens: int
+    weights_S: Int64Array
+    source_tokens_S: Int64Array
+    pieces: Pieces
+
+    @property
+    def bins_per_rank(self) -> int:
+        return self.num_bins // self.dp
+
+    def with_digest(self) -> StepPlan:
+        """The same plan with its digest filled in."""
+        return replace(self, digest=_digest(self))
+
+    def of_ranks(self, dp_ranks: set[int]) -> StepPlan:
+        """The part of the plan whose bins belong to `dp_ranks`."""
+        ranks = np.array(sorted(dp_ranks), np.int64)
+        return replace(self, pieces=self.pieces.take(np.isin(self.pieces.bin // self.bins_per_rank, ranks)))
+
+    def of_partitions(self, partitions: dict[int, tuple[int, int]]) -> StepPlan:
+        """The part whose lanes belong to the named partitions: source -> (k, P) owns lanes l with l mod P = k."""
+        keep = np.zeros(len(self.pieces), bool)
+        for source, (k, of) in partitions.items():
+            keep |= (self.pieces.source == source) & (self.pieces.lane % of == k)
+        return replace(self, pieces=self.pieces.take(keep))
+
+
+def _digest(plan: StepPlan) -> str:
+    h = hashlib.sha256()
+    head = [plan.step, plan.revision, plan.is_final, plan.num_bins, plan.seq_len, plan.dp, plan.global_valid_tokens]
+    h.update(np.array(head, "<i8").tobytes())
+    h.update(plan.weights_S.astype("<i8").tobytes())
+    for name in PIECE_COLUMNS:
+        h.update(getattr(plan.pieces, name).astype("<i8").tobytes())
+    return h.hexdigest()
+
+
+def _range_starts(p: Pieces) -> npt.NDArray[np.bool_]:
+    """True where a piece cannot join the range of the piece before it."""
+    starts = np.ones(len(p), bool)
+    if len(p) > 1:
+        same = np.ones(len(p) - 1, bool)
+        for column in (p.source, p.epoch, p.lane, p.shard, p.block):
+            same &= column[1:] == column[:-1]
+        starts[1:] = ~(same & (p.pos[1:] == p.pos[:-1] + 1))
+    return starts
+
+
+def encode_plans(plans: list[StepPlan]) -> pa.RecordBatch:
+    """Encode plans (or slices of plans) as one row a step of schema STEP_PLAN."""
+    rows = [_encode_row(plan) for plan in plans]
+    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in STEP_PLAN]
+    return pa.RecordBatch.from_arrays(arrays, schema=STEP_PLAN)
+
+
+def _encode_row(plan: StepPlan) -> dict[str, object]:
+    p = plan.pieces
+    starts = np.flatnonzero(_range_starts(p))
+    count = np.diff(np.append(starts, len(p)))
+    cut = np.flatnonzero(p.num_tokens != WHOLE)
+    row: dict[str, object] = {
+        name: getattr(plan, name)
+        for name in ("step", "digest", "revision", "is_final", "num_bins", "seq_len", "dp", "num_tokens")
+    }
+    row |= {"global_valid_tokens": plan.global_valid_tokens, "weights": plan.weights_S}
+    row |= {"source_tokens": plan.source_tokens_S, "bins": p.bin.astype(np.uint16), "range_count": count}
+    for name in ("source", "epoch", "lane", "shard", "block", "pos"):
+        row[f"range_{name}"] = getattr(p, name)[starts]
+    row |= {"cut_piece": cut, "cut_first": p.first_token[cut], "cut_tokens": p.num_tokens[cut]}
+    return row
+
+
+def decode_plans(batch: pa.RecordBatch) -> list[StepPlan]:
+    """Decode rows of schema STEP_PLAN.
+
+    Raises:
+        BadRequestError: The batch has another schema.
+    """
+    if not batch.schema.equals(STEP_PLAN):
+        raise BadRequestError(f"a step plan must have the schema STEP_PLAN, got fields {batch.schema.names}")
+    return [_decode_row(batch, i) for i in range(batch.num_rows)]
+
+
+def _decode_row(batch: pa.RecordBatch, i: int) -> StepPlan:
+    def scalar(name: str) -> object:
+        return batch.column(name)[i].as_py()
+
+    def array(name: str) -> Int64Array:
+        values = batch.column(name)[i].values.to_numpy(zero_copy_only=False)
+        return np.asarray(values, np.int64)
+
+    count = array("range_count")
+    num = int(count.sum())
+    offset = np.arange(num) - np.repeat(np.cumsum(count) - count, count)
+    columns = {n: np.repeat(array(f"range_{n}"), count) for n in ("source", "epoch", "lane", "shard", "block", "pos")}
+    columns["pos"] = columns["pos"] + offset
+    first, length, cut = np.zeros(num, np.int64), np.full(num, WHOLE, np.int64), array("cut_piece")
+    first[cut], length[cut] = array("cut_first"), array("cut_tokens")
+    pieces = Pieces(**columns, first_token=first, num_tokens=length, bin=array("bins"))
+    head = ("step", "digest", "revision", "is_final", "num_bins", "seq_len", "dp", "num_tokens", "global_valid_tokens")
+    return StepPlan(
+        **{name: scalar(name) for name in head},  # type: ignore[arg-type]
+        weights_S=array("weights"),
+        source_tokens_S=array("source_tokens"),
+        pieces=pieces,
+    )
+
+
+def plans_to_bytes(plans: list[StepPlan]) -> bytes:
+    """An Arrow IPC stream of the plans, zstd-compressed buffers."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, STEP_PLAN, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(encode_plans(plans))
+    return bytes(sink.getvalue())
+
+
+def plans_from_bytes(data: bytes) -> list[StepPlan]:
+    """Inverse of `plans_to_bytes`."""
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            return [plan for batch in reader for plan in decode_plans(batch)]
+    except pa.ArrowInvalid as error:
+        raise BadRequestError(f"not an Arrow stream of step plans: {error}") from error

@@ -1,0 +1,123 @@
+"""Signed tickets: `version u8 | kind u8 | JSON payload | HMAC-SHA256[:16]`, verified without any look-up.
+
+A ticket licenses retries until it expires: (run, stream, generation, rank, step) fully determines the bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from .errors import BadRequestError, UnauthenticatedError
+
+VERSION = 1
+MAX_TICKET_BYTES = 64 << 10
+_TAG_BYTES = 16
+
+
+class TicketKind(IntEnum):
+    RANK = 1
+    MEASURE = 2
+    MATERIALIZE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTicket:
+    """The right of one rank to read steps [first_step, last_step) of a generation of a stream."""
+
+    run: str
+    stream: str
+    generation: int
+    rank: int
+    first_step: int
+    last_step: int
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTicket:
+    """Planner -> loader: metadata of one partition of a source from per-lane cursors on.
+
+    Attributes:
+        cursors: Per lane of the partition, in lane order: [lane, unit_index, block_index, next_pos].
+        rows_per_lane: How many rows to return per lane at most; a lane that ends returns a LANE_END row.
+    """
+
+    run: str
+    source: int
+    epoch: int
+    cursors: list[list[int]]
+    rows_per_lane: int
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaterializeTicket:
+    """Constructor -> loader: the pieces of steps [first_step, last_step) for some dp ranks from some partitions.
+
+    Attributes:
+        digests: The plan digest of each step, so that both sides speak of the same plan.
+        partitions: [source, k, P] triples: lanes l of the source with l mod P = k.
+    """
+
+    run: str
+    stream: str
+    generation: int
+    first_step: int
+    last_step: int
+    digests: list[str]
+    dp_ranks: list[int]
+    partitions: list[list[int]]
+    expires_at: float
+
+
+Ticket = RankTicket | MeasureTicket | MaterializeTicket
+_CLASSES: dict[TicketKind, type[Any]] = {
+    TicketKind.RANK: RankTicket,
+    TicketKind.MEASURE: MeasureTicket,
+    TicketKind.MATERIALIZE: MaterializeTicket,
+}
+_KINDS = {cls: kind for kind, cls in _CLASSES.items()}
+T = TypeVar("T", RankTicket, MeasureTicket, MaterializeTicket)
+
+
+def sign(ticket: Ticket, key: bytes) -> bytes:
+    """Serialise and sign a ticket."""
+    body = bytes([VERSION, _KINDS[type(ticket)]]) + json.dumps(asdict(ticket), separators=(",", ":")).encode()
+    return body + hmac.new(key, body, hashlib.sha256).digest()[:_TAG_BYTES]
+
+
+def verify(data: bytes, key: bytes, *, now_s: float | None = None) -> Ticket:
+    """Check signature and expiry and return the ticket.
+
+    Raises:
+        BadRequestError: Not a ticket, or of another version.
+        UnauthenticatedError: Forged or expired.
+    """
+    if not _TAG_BYTES + 2 < len(data) <= MAX_TICKET_BYTES:
+        raise BadRequestError(f"a ticket must have {_TAG_BYTES + 3} to {MAX_TICKET_BYTES} bytes, got {len(data)}")
+    body, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
+    if body[0] != VERSION or body[1] not in _CLASSES:
+        raise BadRequestError(f"ticket version and kind must be {VERSION} and 1..3, got {body[0]} and {body[1]}")
+    if not hmac.compare_digest(tag, hmac.new(key, body, hashlib.sha256).digest()[:_TAG_BYTES]):
+        raise UnauthenticatedError("the ticket's signature does not match: get a new one from the planner")
+    try:
+        ticket: Ticket = _CLASSES[TicketKind(body[1])](**json.loads(body[2:]))
+    except (ValueError, TypeError) as error:
+        raise BadRequestError(f"the ticket's payload is not of its kind: {error}") from error
+    if ticket.expires_at < (time.time() if now_s is None else now_s):
+        raise UnauthenticatedError("the ticket has expired: get a new one from the planner", expired=True)
+    return ticket
+
+
+def verify_as(cls: type[T], data: bytes, key: bytes) -> T:
+    """`verify`, and refuse any other kind of ticket."""
+    ticket = verify(data, key)
+    if not isinstance(ticket, cls):
+        raise BadRequestError(f"expected a {cls.__name__}, got a {type(ticket).__name__}")
+    return ticket
