@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
-
-from ..wire.errors import SpecError
 from .run import RunSpec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from enum import StrEnum
 from typing import Annotated
@@ -43,7 +44,7 @@ class Ramp(SpecModel):
     @model_validator(mode="after")
     def _ascending(self) -> Ramp:
         steps = [knot.at for knot in self.knots]
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in itertools.pairwise(steps):
             if after <= before:
                 raise ValueError(f"knots must have ascending 'at', got {before} then {after}")
         return self

@@ -1,1 +1,1 @@
-"""The wire: Arrow schemas, messages, tickets, frames, errors, and how to call and serve them. pyarrow and numpy only."""
+"""The wire: Arrow schemas, messages, tickets, frames, errors, Flight and HTTP. pyarrow and numpy only."""

@@ -97,7 +97,7 @@ def retrying(
     """Repeat `call` while it fails with a retryable error: 50 ms to 2 s apart with jitter, until `deadline_s` from now.
 
     Raises:
-        LoadmasterError: A permanent error at once; the last retryable one, with a note, when time is up or `stop` is set.
+        LoadmasterError: A permanent one at once; the last retryable one, with a note, when time is up or `stop` is set.
     """
     until, pause_s = time.monotonic() + deadline_s, 0.05
     while True:
