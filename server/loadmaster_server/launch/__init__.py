@@ -1,0 +1,5 @@
+"""Where processes come from. External ones just register with the planner."""
+
+from .local import ClusterSize, LocalCluster
+
+__all__ = ["ClusterSize", "LocalCluster"]

@@ -1,0 +1,8 @@
+"""`python -m loadmaster`: the same as the `loadmaster` command."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The live table of `loadmaster up`."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.table import Table
+
+from loadmaster_flight.wire.control import StreamView
+
+
+def status_table(views: list[StreamView], pids: dict[str, int]) -> Group:
+    """Streams, the mixture achieved against its target, and the processes."""
+    return Group(_streams(views), _mixture(views), _processes(pids))
+
+
+def _streams(views: list[StreamView]) -> Table:
+    table = Table("stream", "state", "planned", "bound", "acknowledged", "waiting for")
+    for view in views:
+        waiting = ", ".join(f"rank {rank}" for rank in view.waiting_for[:8]) or "-"
+        steps = (str(view.planned), str(view.bound), str(view.acknowledged))
+        table.add_row(view.stream, view.reason or view.state, *steps, waiting)
+    return table
+
+
+def _mixture(views: list[StreamView]) -> Table:
+    table = Table("source", "tokens", "share", "target")
+    for view in views[:1]:
+        total = sum(view.source_tokens) or 1
+        for name, tokens, weight in zip(view.source_names, view.source_tokens, view.source_weights, strict=False):
+            table.add_row(name, f"{tokens:,}", f"{tokens / total:.2%}", f"{weight:.2%}")
+    return table
+
+
+def _processes(pids: dict[str, int]) -> Table:
+    table = Table("process", "pid")
+    for name, pid in pids.items():
+        table.add_row(name, str(pid))
+    return table

@@ -1,0 +1,107 @@
+"""`loadmaster up RUN.yaml`: the whole of Loadmaster as processes of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import signal
+import threading
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from loadmaster_flight.spec import RunSpec, load_run_spec
+from loadmaster_flight.wire.control import StreamView
+from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_server.freezing import freeze_run
+from loadmaster_server.launch import ClusterSize, LocalCluster
+
+from .live import status_table
+
+REFRESH_S = 0.5
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the sub-command; returns the exit code."""
+    args = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    console = Console(stderr=args.json)
+    spec = load_run_spec(args.run)
+    console.print(f"opening the {len(spec.sources)} sources of run [bold]{spec.run}[/]")
+    manifests = freeze_run(spec)
+    cluster = LocalCluster(
+        state_dir=Path(args.state_dir),
+        size=ClusterSize(loaders=args.loaders, constructors=args.constructors, workers=args.workers),
+        host=args.host,
+        port=args.port,
+    )
+    with cluster:
+        cluster.create_run(spec, manifests)
+        _announce(args, cluster, spec, console)
+        _watch(cluster, spec, stop, console)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="loadmaster up", description=__doc__)
+    parser.add_argument("run", help="the run spec, a YAML file")
+    parser.add_argument("--loaders", type=_positive, default=1, help="Source Loader processes (default 1)")
+    parser.add_argument("--constructors", type=_positive, default=1, help="Data Constructor processes (default 1)")
+    parser.add_argument("--workers", type=int, default=0, help="threads of a loader (default: one a core)")
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="port of the planner (default: a free one)")
+    parser.add_argument("--state-dir", default=".loadmaster", help="database, cache and logs (default .loadmaster)")
+    parser.add_argument("--ready-file", help="write {url, run, pids} here as JSON once everything answers")
+    parser.add_argument("--json", action="store_true", help="print {url, run, pids} as JSON on standard output")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def _announce(args: argparse.Namespace, cluster: LocalCluster, spec: RunSpec, console: Console) -> None:
+    facts = {"url": cluster.url, "run": spec.run, "pids": cluster.pids()}
+    if args.json:
+        print(json.dumps(facts), flush=True)
+    if args.ready_file:
+        part = Path(args.ready_file + ".part")
+        part.write_text(json.dumps(facts))
+        part.replace(args.ready_file)
+    console.print(f"planner   [bold]{cluster.url}[/]   logs in {cluster.state_dir / 'logs'}")
+    console.print(f'fetch     loadmaster.connect("{cluster.url}", run="{spec.run}", rank=0, world_size=1)')
+    console.print("stop      Ctrl-C")
+
+
+def _watch(cluster: LocalCluster, spec: RunSpec, stop: threading.Event, console: Console) -> None:
+    """Keep the children alive, and show the streams where a person looks, until told to stop."""
+    client = PlannerClient(cluster.url, timeout_s=5)
+    with Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else _quiet() as live:
+        while not stop.wait(REFRESH_S):
+            for line in cluster.supervise():
+                console.print(line)
+            if live is not None:
+                live.update(status_table(_views(client, spec), cluster.pids()))
+    console.print("stopping")
+
+
+def _quiet() -> contextlib.nullcontext[None]:
+    return contextlib.nullcontext()
+
+
+def _views(client: PlannerClient, spec: RunSpec) -> list[StreamView]:
+    """Empty while the planner cannot be asked: the supervisor says what is wrong with it."""
+    try:
+        return [client.get(f"/runs/{spec.run}/streams/{name}", StreamView) for name in spec.stream_names]
+    except LoadmasterError:
+        return []

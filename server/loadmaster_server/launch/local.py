@@ -1,0 +1,184 @@
+"""Planner, Source Loaders and Data Constructors as processes of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.control import CreateRunRequest, RunView
+from loadmaster_flight.wire.errors import ConflictError, UnavailableError
+from loadmaster_flight.wire.http import PlannerClient, retrying
+
+from .child import STOP_GRACE_S, Child, ChildSpec
+
+MAX_RESTARTS = 5
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSize:
+    """How many processes of each kind, and threads of a loader (0: one a core)."""
+
+    loaders: int = 1
+    constructors: int = 1
+    workers: int = 0
+
+
+@dataclass(slots=True)
+class _Member:
+    child: Child
+    restarts: list[float] = field(default_factory=list)
+
+
+class LocalCluster:
+    """All of Loadmaster's processes on this machine, supervised: a dead loader or constructor is started again.
+
+    Use as a context manager. One thread calls its methods.
+
+    Args:
+        state_dir: Holds planner.db, the block cache and `logs/`; one cluster at a time uses it.
+        host: A loopback address.
+        port: Port of the planner; 0 picks a free one.
+    """
+
+    def __init__(
+        self, *, state_dir: Path, size: ClusterSize | None = None, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self.state_dir, self.size = state_dir, size or ClusterSize()
+        self._host, self._port = host, port
+        self._members: dict[str, _Member] = {}
+        self._lock_file: IO[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        """Start everything and wait until each process is ready.
+
+        Raises:
+            ConflictError: Another cluster uses the state directory.
+            UnavailableError: A process ended before it was ready; carries its log's end.
+        """
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._lock()
+        planner = self._spawn(self._planner_spec())
+        self.url = str(planner.wait_ready()["url"])
+        children = [self._spawn(spec) for spec in self._actor_specs()]
+        for child in children:
+            child.wait_ready()
+
+    def create_run(self, spec: RunSpec, manifests: list[SourceManifest]) -> RunView:
+        """Register a run with the planner; the same run again is fine."""
+        request = CreateRunRequest(spec=spec.to_tree(), manifests=[m.model_dump(mode="json") for m in manifests])
+        client = PlannerClient(self.url)
+        try:
+            return retrying(lambda: client.post("/runs", request, RunView), deadline_s=30)
+        finally:
+            client.close()
+
+    def supervise(self) -> list[str]:
+        """Start dead children again; call it about once a second.
+
+        Returns:
+            One line for each child that had died.
+
+        Raises:
+            UnavailableError: One died more than five times in a minute; carries its log's end.
+        """
+        return [self._revive(name) for name, member in self._members.items() if member.child.exit_code() is not None]
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by child name."""
+        return {name: member.child.pid for name, member in self._members.items()}
+
+    def log_path(self, name: str) -> Path:
+        return self._members[name].child.log_path
+
+    def stop(self) -> None:
+        """End every child, actors first, and release the state directory. Idempotent; takes at most about 10 s."""
+        planner = self._members.pop("planner", None)
+        actors, self._members = list(self._members.values()), {}
+        for group in (actors, [planner] if planner else []):
+            for member in group:
+                member.child.terminate()
+            until_s = time.monotonic() + STOP_GRACE_S
+            for member in group:
+                member.child.reap(until_s=until_s)
+        if self._lock_file is not None:
+            self._lock_file.close()
+            self._lock_file = None
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _logs(self) -> Path:
+        return self.state_dir / "logs"
+
+    def _planner_spec(self) -> ChildSpec:
+        args = ("--host", self._host, "--port", str(self._port), "--state-dir", str(self.state_dir))
+        return ChildSpec(name="planner", command="planner", args=args)
+
+    def _actor_specs(self) -> list[ChildSpec]:
+        base = ("--planner", self.url, "--host", self._host)
+        loader_args = (*base, "--state-dir", str(self.state_dir), "--workers", str(self.size.workers))
+        loaders = [(f"loader-{i}", "loader", loader_args) for i in range(self.size.loaders)]
+        constructors = [(f"constructor-{i}", "constructor", base) for i in range(self.size.constructors)]
+        return [ChildSpec(name=name, command=command, args=args) for name, command, args in loaders + constructors]
+
+    def _spawn(self, spec: ChildSpec) -> Child:
+        child = Child(spec, self._logs)
+        member = self._members.get(spec.name)
+        if member is None:
+            self._members[spec.name] = _Member(child)
+        else:
+            member.child = child
+        return child
+
+    def _revive(self, name: str) -> str:
+        member = self._members[name]
+        dead, now_s = member.child, time.monotonic()
+        member.restarts = [at_s for at_s in member.restarts if now_s - at_s < 60] + [now_s]
+        if len(member.restarts) > MAX_RESTARTS:
+            raise UnavailableError(f"{name} died {len(member.restarts)} times within a minute:\n{dead.log_tail()}")
+        spec = dead.spec
+        if name == "planner":  # actors know its address: it must come back on the same port
+            spec = self._planner_on_same_port()
+        dead.reap(until_s=now_s)
+        self._spawn(spec)
+        line = f"{name} ended with code {dead.exit_code()}; started again (log: {dead.log_path})"
+        log.warning(line)
+        return line
+
+    def _planner_on_same_port(self) -> ChildSpec:
+        self._port = int(self.url.rsplit(":", 1)[1])
+        return self._planner_spec()
+
+    def _lock(self) -> None:
+        path = self.state_dir / "cluster.lock"
+        self._lock_file = path.open("a+")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock_file.seek(0)
+            holder = self._lock_file.read().strip() or "another process"
+            self._lock_file.close()
+            self._lock_file = None
+            raise ConflictError(
+                f"state directory {self.state_dir} is in use by {holder}: stop it, or give another --state-dir"
+            ) from error
+        self._lock_file.truncate(0)
+        self._lock_file.write(f"pid {os.getpid()}")
+        self._lock_file.flush()
