@@ -113,11 +113,23 @@ def _fill(documents: Documents, placement: Placement) -> tuple[Int32Array, Int32
         )
     tokens = np.zeros(placement.size, np.int32)
     labels = np.full(placement.size, IGNORE_INDEX, np.int32)
-    tokens[_spread(placement.start_N, documents.num_tokens)] = source[_spread(from_N, documents.num_tokens)]
-    to_T, at_T = _spread(placement.start_N, num_labels_N), _spread(from_N + 1, num_labels_N)
-    is_target = _targets(documents, placement, num_labels_N)
-    labels[to_T] = np.where(is_target[to_T], source[at_T], IGNORE_INDEX)
+    _copy(source, from_N, tokens, placement.start_N, documents.num_tokens)
+    _copy(source, from_N + 1, labels, placement.start_N, num_labels_N)
+    if _has_exceptions(documents):
+        labels[~_targets(documents, placement, num_labels_N)] = IGNORE_INDEX
     return tokens, labels
+
+
+def _copy(source: Int32Array, from_N: Int64Array, target: Int32Array, to_N: Int64Array, length_N: Int64Array) -> None:
+    """Copy a run of every document. One memcpy each: for documents of some 50 tokens and more that beats a gather."""
+    for a, b, n in zip(from_N.tolist(), to_N.tolist(), length_N.tolist(), strict=True):
+        target[b : b + n] = source[a : a + n]
+
+
+def _has_exceptions(documents: Documents) -> bool:
+    """Whether some target may not count: a loss span or a masked document."""
+    has_spans = documents.pieces.column("loss_spans").null_count < documents.pieces.num_rows
+    return has_spans or bool(documents.column("is_masked").any())
 
 
 def _spread(start_N: Int64Array, length_N: Int64Array) -> Int64Array:
