@@ -1,0 +1,211 @@
+"""Generations of streams, and the ranks that are their members."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from loadmaster_flight.wire.errors import GoneError, NotFoundError
+
+from .database import Database
+from .models import GenerationRow, MemberRow, RunRow, StreamRow
+from .records import GenerationKey, GenerationRecord, GenerationState, NewGeneration, StreamKey
+
+
+class GenerationRepository:
+    """Reads and writes generations. Bounds of steps only ever rise."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def open(self, key: StreamKey, new: NewGeneration) -> GenerationRecord:
+        """Open the next generation of a stream and fence all older ones, in one transaction."""
+        with self._database.writing() as session:
+            lock_run(session, key.run)
+            stream = _stream(session, key)
+            _fence(session, key)
+            row = _new_row(key, stream.generation + 1, new)
+            session.add(row)
+            session.flush()
+            session.add_all(_members(row, new.nonces))
+            stream.generation = row.generation
+            return _record(row)
+
+    def get(self, key: GenerationKey) -> GenerationRecord:
+        """One generation.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        with self._database.reading() as session:
+            row = session.get(GenerationRow, _primary(key))
+        if row is None:
+            raise NotFoundError(f"there is no {key}")
+        return _record(row)
+
+    def unfenced(self, key: GenerationKey) -> GenerationRecord:
+        """One generation that is still its stream's newest.
+
+        Raises:
+            GoneError: A newer one took over; names it.
+        """
+        record = self.get(key)
+        if record.state is GenerationState.FENCED:
+            newest = self.newest(key.stream_key)
+            number = newest.key.generation if newest else -1
+            raise GoneError(f"{key} was replaced by generation {number}: join again", generation=number)
+        return record
+
+    def newest(self, key: StreamKey) -> GenerationRecord | None:
+        """The stream's newest generation; None before anyone joined.
+
+        Raises:
+            NotFoundError: The run has no such stream.
+        """
+        with self._database.reading() as session:
+            stream = _stream(session, key)
+            row = session.get(GenerationRow, (key.run, key.stream, stream.generation))
+        return None if row is None else _record(row)
+
+    def current(self) -> list[GenerationRecord]:
+        """All generations that are not fenced, ordered by run, stream."""
+        statement = select(GenerationRow).where(GenerationRow.state != GenerationState.FENCED)
+        with self._database.reading() as session:
+            rows = session.scalars(statement.order_by(GenerationRow.run, GenerationRow.stream))
+            return [_record(row) for row in rows]
+
+    def lineage(self, key: GenerationKey) -> list[GenerationRecord]:
+        """The generation, its parent, and so on up to a fresh start."""
+        chain = [self.get(key)]
+        while chain[-1].parent >= 0:
+            last = chain[-1].key
+            chain.append(self.get(GenerationKey(run=last.run, stream=last.stream, generation=chain[-1].parent)))
+        return chain
+
+    def joined_as(self, key: StreamKey, rank: int, nonce: str) -> GenerationRecord | None:
+        """The newest generation that this attempt of a rank is a member of."""
+        member = (MemberRow.run == key.run, MemberRow.stream == key.stream)
+        attempt = (MemberRow.rank == rank, MemberRow.nonce == nonce)
+        with self._database.reading() as session:
+            number = session.scalar(select(func.max(MemberRow.generation)).where(*member, *attempt))
+        if number is None:
+            return None
+        return self.get(GenerationKey(run=key.run, stream=key.stream, generation=number))
+
+    def see(self, key: GenerationKey, rank: int) -> None:
+        """Note that a member was heard of."""
+        with self._database.writing() as session:
+            session.execute(
+                update(MemberRow)
+                .where(MemberRow.run == key.run, MemberRow.stream == key.stream)
+                .where(MemberRow.generation == key.generation, MemberRow.rank == rank)
+                .values(last_seen=time.time())
+            )
+
+    def acknowledge(self, key: GenerationKey, step: int) -> GenerationRecord:
+        """Raise the common acknowledgement; a stream that is acknowledged to its end is over."""
+        with self._database.writing() as session:
+            row = _locked(session, key)
+            row.acknowledged = max(row.acknowledged, min(step, row.bound))
+            if row.end_step is not None and row.acknowledged >= row.end_step and row.state == GenerationState.OPEN:
+                row.state = GenerationState.ENDED
+            return _record(row)
+
+    def bind(self, key: GenerationKey, through: int) -> GenerationRecord:
+        """Raise the bound step, never beyond what is planned: from then on no edit can change those plans."""
+        with self._database.writing() as session:
+            row = _locked(session, key)
+            row.bound = max(row.bound, min(through, row.planned))
+            return _record(row)
+
+    def stop(self, key: GenerationKey, state: GenerationState, code: str, reason: str) -> None:
+        """Pause or fail a generation; one that is fenced stays as it is."""
+        with self._database.writing() as session:
+            row = _locked(session, key)
+            if row.state != GenerationState.FENCED:
+                row.state, row.code, row.reason = state, code, reason
+
+    def resume(self, run: str) -> list[GenerationKey]:
+        """Open what is paused or failed of a run."""
+        stopped = GenerationRow.state.in_((GenerationState.PAUSED, GenerationState.FAILED))
+        with self._database.writing() as session:
+            rows = list(session.scalars(select(GenerationRow).where(GenerationRow.run == run, stopped)))
+            for row in rows:
+                row.state, row.code, row.reason = GenerationState.OPEN, "", ""
+            return [_record(row).key for row in rows]
+
+
+def lock_run(session: Session, run: str) -> None:
+    """Serialise with everyone else who changes this run's plans. SQLite has one writer anyway."""
+    session.execute(select(RunRow.name).where(RunRow.name == run).with_for_update())
+
+
+def _locked(session: Session, key: GenerationKey) -> GenerationRow:
+    row = session.get(GenerationRow, _primary(key), with_for_update=True)
+    if row is None:
+        raise NotFoundError(f"there is no {key}")
+    return row
+
+
+def _primary(key: GenerationKey) -> tuple[str, str, int]:
+    return key.run, key.stream, key.generation
+
+
+def _stream(session: Session, key: StreamKey) -> StreamRow:
+    stream = session.get(StreamRow, (key.run, key.stream))
+    if stream is None:
+        raise NotFoundError(f"there is no stream {key}")
+    return stream
+
+
+def _fence(session: Session, key: StreamKey) -> None:
+    of_stream = (GenerationRow.run == key.run, GenerationRow.stream == key.stream)
+    session.execute(update(GenerationRow).where(*of_stream).values(state=GenerationState.FENCED))
+
+
+def _new_row(key: StreamKey, number: int, new: NewGeneration) -> GenerationRow:
+    return GenerationRow(
+        run=key.run,
+        stream=key.stream,
+        generation=number,
+        parent=new.parent,
+        parent_step=new.first_step if new.parent >= 0 else 0,
+        first_step=new.first_step,
+        mesh=new.mesh,
+        world_size=len(new.nonces),
+        state=GenerationState.OPEN,
+        code="",
+        reason="",
+        planned=new.first_step,
+        bound=new.first_step,
+        acknowledged=new.first_step,
+        end_step=None,
+        created_at=time.time(),
+    )
+
+
+def _members(row: GenerationRow, nonces: Sequence[str]) -> list[MemberRow]:
+    place = {"run": row.run, "stream": row.stream, "generation": row.generation}
+    now = time.time()
+    return [MemberRow(**place, rank=rank, nonce=nonce, last_seen=now) for rank, nonce in enumerate(nonces)]
+
+
+def _record(row: GenerationRow) -> GenerationRecord:
+    return GenerationRecord(
+        key=GenerationKey(run=row.run, stream=row.stream, generation=row.generation),
+        parent=row.parent,
+        parent_step=row.parent_step,
+        first_step=row.first_step,
+        mesh=dict(row.mesh),
+        world_size=row.world_size,
+        state=GenerationState(row.state),
+        code=row.code,
+        reason=row.reason,
+        planned=row.planned,
+        bound=row.bound,
+        acknowledged=row.acknowledged,
+        end_step=row.end_step,
+    )

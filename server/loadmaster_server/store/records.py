@@ -1,0 +1,176 @@
+"""What the store hands out: frozen records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from loadmaster_flight.spec import RunSpec, SourceManifest
+
+
+class GenerationState(StrEnum):
+    """open: being planned and served. paused: waits for a person. failed: cannot go on. ended: all of it was
+    acknowledged. fenced: a newer generation took over."""
+
+    OPEN = "open"
+    PAUSED = "paused"
+    FAILED = "failed"
+    ENDED = "ended"
+    FENCED = "fenced"
+
+
+class LeaseKind(StrEnum):
+    """A partition of a source (owned by a loader), or a dp rank of a generation (owned by a constructor)."""
+
+    PARTITION = "partition"
+    DP = "dp"
+
+
+class VerdictKind(StrEnum):
+    """measured: the planner leaves the sample out. masked: it was planned already and is served without loss."""
+
+    MEASURED = "measured"
+    MASKED = "masked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What was frozen when a run was created."""
+
+    spec: RunSpec
+    manifests: tuple[SourceManifest, ...]
+
+    @property
+    def lanes(self) -> list[int]:
+        """Lanes of each source, in ordinal order."""
+        return [manifest.lanes for manifest in self.manifests]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamKey:
+    """A stream of a run."""
+
+    run: str
+    stream: str
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.stream}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationKey:
+    """A generation of a stream of a run."""
+
+    run: str
+    stream: str
+    generation: int
+
+    @property
+    def stream_key(self) -> StreamKey:
+        return StreamKey(run=self.run, stream=self.stream)
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.stream} generation {self.generation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRecord:
+    """A generation as it stands. `planned`, `bound`, `acknowledged` and `end_step` are exclusive bounds of steps.
+
+    Attributes:
+        parent: Generation that it goes on from at `parent_step`; -1 for a fresh start.
+        mesh: Axis name -> size, slowest axis first.
+        code: Stable code of the error that paused or failed it, with its sentence in `reason`.
+        end_step: Where the stream ends; None until that is planned.
+    """
+
+    key: GenerationKey
+    parent: int
+    parent_step: int
+    first_step: int
+    mesh: dict[str, int]
+    world_size: int
+    state: GenerationState
+    code: str
+    reason: str
+    planned: int
+    bound: int
+    acknowledged: int
+    end_step: int | None
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel ranks."""
+        return self.mesh["dp"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGeneration:
+    """What the ranks of a rendezvous agreed on. `nonces` has one word a rank, in order."""
+
+    parent: int
+    first_step: int
+    mesh: dict[str, int]
+    nonces: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorRecord:
+    """A process that registered and has not been given up."""
+
+    number: int
+    role: str
+    address: str
+    incarnation: str
+    capacity_bytes: int
+
+    @property
+    def actor_id(self) -> str:
+        """Its name on the wire."""
+        return f"{self.role}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """Who owns what: see `LeaseKind` and models.LeaseRow."""
+
+    run: str
+    kind: LeaseKind
+    stream: str = ""
+    generation: int = -1
+    source: int = -1
+    slot: int
+    slots: int
+    actor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """One step of the plan log. `body` is `plans_to_bytes` of the whole step.
+
+    `summary`: num_tokens, source_tokens (this step), total_tokens (since step 0 of the lineage), weights (2**30 = 1).
+    """
+
+    step: int
+    digest: str
+    revision: int
+    is_final: bool
+    body: bytes
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRecord:
+    """One entry of the verdict journal: see `VerdictKind`. `stream` and `step` are set for masked samples only."""
+
+    kind: VerdictKind
+    stream: str = ""
+    step: int = -1
+    source: int
+    epoch: int
+    shard: int
+    block: int
+    row: int
+    verdict: int
+    reason: str

@@ -1,0 +1,127 @@
+"""Runs, their streams, sources and revisions."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.errors import NotFoundError
+
+from .database import Database
+from .models import GenerationRow, RevisionRow, RunRow, SourceRow, StreamRow
+from .records import Definition, GenerationState
+
+LIVE = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
+
+
+class RunRepository:
+    """Reads and writes runs. Definitions are frozen, so each is read from SQL once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._definitions: dict[str, Definition] = {}
+        self._lock = threading.Lock()
+
+    def create(self, definition: Definition) -> bool:
+        """Write a new run with revision 0; False when the name is taken (nothing is written then)."""
+        name = definition.spec.run
+        with self._database.writing() as session:
+            if session.get(RunRow, name) is not None:
+                return False
+            session.add(RunRow(name=name, spec=_tree(definition), is_active=True, revision=0, created_at=time.time()))
+            session.flush()
+            _add_parts(session, definition)
+        return True
+
+    def definition(self, run: str) -> Definition:
+        """The frozen spec and manifests of a run.
+
+        Raises:
+            NotFoundError: There is no such run.
+        """
+        with self._lock:
+            known = self._definitions.get(run)
+        if known is None:
+            known = self._read_definition(run)
+            with self._lock:
+                self._definitions[run] = known
+        return known
+
+    def names(self) -> list[str]:
+        """All runs, by name."""
+        with self._database.reading() as session:
+            return list(session.scalars(select(RunRow.name).order_by(RunRow.name)))
+
+    def active_names(self) -> list[str]:
+        """The runs that loaders should hold leases of, by name."""
+        with self._database.reading() as session:
+            return list(session.scalars(select(RunRow.name).where(RunRow.is_active).order_by(RunRow.name)))
+
+    def activate(self, run: str) -> None:
+        """Somebody works with the run: its sources are leased."""
+        with self._database.writing() as session:
+            session.execute(update(RunRow).where(RunRow.name == run).values(is_active=True))
+
+    def retire_idle(self) -> None:
+        """When a planner starts: runs that nobody was reading are no longer leased, until they are named again."""
+        reading = select(GenerationRow.run).where(GenerationRow.state.in_(LIVE))
+        with self._database.writing() as session:
+            session.execute(update(RunRow).where(RunRow.name.not_in(reading)).values(is_active=False))
+
+    def revision(self, run: str) -> int:
+        """Number of the newest revision."""
+        with self._database.reading() as session:
+            row = session.get(RunRow, run)
+        if row is None:
+            raise NotFoundError(f"there is no run {run!r}")
+        return row.revision
+
+    def _read_definition(self, run: str) -> Definition:
+        with self._database.reading() as session:
+            row = session.get(RunRow, run)
+            statement = select(SourceRow.manifest).where(SourceRow.run == run).order_by(SourceRow.ordinal)
+            manifests = list(session.scalars(statement))
+        if row is None:
+            raise NotFoundError(f"there is no run {run!r}")
+        frozen = tuple(SourceManifest.model_validate(manifest) for manifest in manifests)
+        return Definition(spec=RunSpec.model_validate(row.spec), manifests=frozen)
+
+
+def _tree(definition: Definition) -> dict[str, object]:
+    return definition.spec.to_tree()
+
+
+def _add_parts(session: Session, definition: Definition) -> None:
+    spec = definition.spec
+    streams = [StreamRow(run=spec.run, name=name, ordinal=i, generation=-1) for i, name in enumerate(spec.stream_names)]
+    sources = [
+        SourceRow(
+            run=spec.run,
+            ordinal=manifest.ordinal,
+            name=manifest.name,
+            manifest=manifest.model_dump(mode="json"),
+            num_rows=_known_rows(manifest),
+        )
+        for manifest in definition.manifests
+    ]
+    schedule = {key: value for key, value in spec.to_tree().items() if key in ("mixture", "batch", "until", "strategy")}
+    first = RevisionRow(
+        run=spec.run,
+        revision=0,
+        base=None,
+        from_step=0,
+        author="",
+        message="created",
+        schedule=schedule,
+        created_at=time.time(),
+    )
+    session.add_all([*streams, *sources, first])
+
+
+def _known_rows(manifest: SourceManifest) -> int | None:
+    rows = [shard.num_rows for shard in manifest.shards if shard.num_rows is not None]
+    return sum(rows) if len(rows) == len(manifest.shards) else None
