@@ -1,6 +1,6 @@
 """Train the byte-level BPE of the example run on its own extracts and write examples/data/tokenizer.json.
 
-    python examples/train_tokenizer.py [--vocab-size 8192]
+    python examples/train_tokenizer.py [--vocab-size 4096]
 
 `<pad>` has id 0, so padding tokens of a batch (which are 0) read as `<pad>`. The held-out chapters are left out.
 """
@@ -26,7 +26,7 @@ SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Train and save; prints the size of the vocabulary and how well it compresses."""
     parser = argparse.ArgumentParser(description="Train the tokenizer of the example run.")
-    parser.add_argument("--vocab-size", type=int, default=8192)
+    parser.add_argument("--vocab-size", type=int, default=4096)
     parser.add_argument("--out", type=Path, default=DATA / "tokenizer.json")
     options = parser.parse_args(argv)
     tokenizer = train(list(texts(DATA)), options.vocab_size)

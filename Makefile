@@ -1,0 +1,42 @@
+# One entry point for people and for CI. On a new machine: Python 3.11 or newer, and make.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
+PYTHON ?= $(shell for p in $(CANDIDATES); do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+.PHONY: help setup demo test check bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+setup: $(READY) ## create .venv and install everything into it
+
+$(READY): pyproject.toml requirements/constraints.txt
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; name one with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot create virtual environments" \
+		"(no ensurepip); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (about 1.5 GB, most of it torch)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when it is done
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(READY) ## run the tests; ARGS goes to pytest
+	@$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## print all benchmark tables; ARGS=--quick for a short look
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
+
+clean: ## remove what make and the tools created
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loadmaster dist build
