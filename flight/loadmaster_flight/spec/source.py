@@ -40,15 +40,16 @@ class TransformSpec(SpecModel):
     tokenizer: str | None = None
     """A Hugging Face tokenizers file (tokenizer.json); the run's by default."""
     chat_template: str | None = None
-    """Jinja template of a chat, or the path of a file that holds one."""
+    """Jinja template of a chat, or the path of a file that holds one; ChatML by default. See `is_template_file`."""
     bos: str | bool = False
-    """Text of the token put before each document; true finds the tokenizer's own."""
+    """Text of the token put before each document; true finds the tokenizer's own. Ids that come as ids stay as they
+    are unless the token is named by its text."""
     eos: str | bool = True
-    """Text of the token put after each document; true finds the tokenizer's own."""
+    """Text of the token put after each document, as `bos`."""
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Truncate documents to this many tokens, special tokens included."""
     min_tokens: Annotated[int, Field(ge=1)] = 1
-    """Leave out documents shorter than this."""
+    """Leave out documents shorter than this, special tokens included."""
 
     @model_validator(mode="after")
     def _one_way(self) -> TransformSpec:
@@ -56,6 +57,11 @@ class TransformSpec(SpecModel):
         if len(given) != 1:
             raise ValueError(f"give exactly one of text, messages, tokens or function, got {given or 'none'}")
         return self
+
+    @property
+    def is_template_file(self) -> bool:
+        """Whether `chat_template` is a path: a template has a brace or several lines."""
+        return self.chat_template is not None and not set(self.chat_template) & {"{", "\n"}
 
 
 class SourceSpec(SpecModel):
