@@ -1,0 +1,272 @@
+"""One stream's build: a thread keeps some steps assembled beyond what the stream's ranks have consumed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.wire.control import Assignment, StreamProgress
+from loadmaster_flight.wire.errors import (
+    GoneError,
+    InternalError,
+    LoadmasterError,
+    MovedError,
+    NotFoundError,
+    NotReadyError,
+    UnauthenticatedError,
+)
+from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.schemas import batch_schema
+from loadmaster_flight.wire.step_plan import StepPlan
+
+from .assemble import assemble
+from .gather import Gatherer
+from .plans import PlanFeed
+from .slices import require_whole_microbatches
+from .window import BuiltStep, StepWindow
+
+LOG = logging.getLogger(__name__)
+MAX_PAUSE_S = 1.0
+_PASSING = (NotFoundError, UnauthenticatedError)  # of a loader: it does not know its lease or the new key yet
+
+
+class StreamBuilder:
+    """Builds and keeps the steps of one assignment. All methods may be called by any thread; none blocks but `wait`.
+
+    What cannot be built for good is told to every reader that waits; opening a stream anew has it tried again.
+
+    Args:
+        assignment: What is served. Its routes may change later by `reroute`.
+        planner: Shared by all builders of a process.
+        ticket_key: Gives the key that tickets to loaders are signed with.
+        on_advance: Called, without a lock, when all ranks have acknowledged enough for the planner to hear of it.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        *,
+        planner: PlannerClient,
+        ticket_key: Callable[[], bytes],
+        on_advance: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.assignment = assignment
+        self.num_built, self.build_s = 0, 0.0
+        self._dp_of = dict(zip(assignment.ranks, assignment.dp_of_rank, strict=True))
+        self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key)
+        self._on_advance, self._reported = on_advance, assignment.first_step
+        self._changed = threading.Condition()
+        self._spec: RunSpec | None = None
+        self._window: StepWindow | None = None
+        self._failure: LoadmasterError | None = None
+        self._closed: LoadmasterError | None = None
+        self._opened: dict[int, int] = {}
+        self._status = "starting"
+        name = f"build-{assignment.run}-{assignment.stream}-{assignment.generation}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def reroute(self, assignment: Assignment) -> None:
+        """Take new loader routes of the same generation and ranks."""
+        with self._changed:
+            self.assignment = assignment
+            self._changed.notify_all()
+
+    def open(self, rank: int, step: int) -> None:
+        """A rank begins to read at `step`.
+
+        Raises:
+            GoneError: All ranks have consumed that step, it is no longer kept.
+        """
+        self._require_served(rank)
+        with self._changed:
+            self._opened[rank] = step
+            if self._window is not None:
+                if step < self._window.acknowledged:
+                    raise GoneError(self._gone(step, self._window.acknowledged))
+                self._window.open(rank, step)
+            self._failure = None
+            self._changed.notify_all()
+
+    def acknowledge(self, rank: int, step: int) -> None:
+        """A rank has consumed the steps before `step`.
+
+        Raises:
+            NotReadyError: This constructor has only just got the stream.
+        """
+        self._require_served(rank)
+        with self._changed:
+            if self._window is None:
+                raise NotReadyError(f"stream {self.assignment.stream} is {self._status}")
+            self._window.acknowledge(rank, step)
+            self._changed.notify_all()
+            advanced = self._window.acknowledged - self._reported
+            is_news = advanced >= (self._spec.budgets.bind_ahead + 1) // 2 if self._spec else False
+            self._reported += advanced if is_news else 0
+        if is_news:
+            self._on_advance()
+
+    def wait(self, rank: int, step: int, *, timeout_s: float) -> tuple[pa.RecordBatch, int] | None:
+        """The rank's batch of a step and the microseconds that building the step took, once it is there.
+
+        None after `timeout_s`, or when the stream `is_over` before that step.
+
+        Raises:
+            LoadmasterError: It cannot be built, or is no longer served here.
+        """
+        self._require_served(rank)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_decided(step), timeout_s)
+            if error := self._closed or self._failure:
+                raise error
+            built = self._window.get(step) if self._window is not None else None
+            return (built.batches[self._dp_of[rank]], built.build_us) if built is not None else None
+
+    def is_over(self, step: int) -> bool:
+        """Whether the stream has no such step."""
+        with self._changed:
+            return self._window is not None and self._window.is_over(step)
+
+    def schema_at(self, rank: int, step: int) -> pa.Schema | None:
+        """Schema of a step's batch: that of the built one, else what the run's spec says; None before it is known."""
+        with self._changed:
+            built = self._window.get(step) if self._window is not None else None
+            if built is not None:
+                return built.batches[self._dp_of[rank]].schema
+            return batch_schema(seq_len=self._spec.batch.capacity_at(step)) if self._spec is not None else None
+
+    def status(self, step: int) -> str:
+        """Why `step` is not there yet, for people."""
+        with self._changed:
+            window = self._window
+            if window is None or step < window.low + max(1, self.assignment.build_ahead):
+                return self._status
+            return f"step {step} waits for ranks {window.slowest()[:8]}, which are at step {window.low}"
+
+    def progress(self) -> StreamProgress:
+        """What all ranks served here have acknowledged."""
+        a = self.assignment
+        with self._changed:
+            step = self._window.acknowledged if self._window is not None else a.first_step
+            return StreamProgress(run=a.run, stream=a.stream, generation=a.generation, step=step, status=self._status)
+
+    @property
+    def size_bytes(self) -> int:
+        with self._changed:
+            return self._window.size_bytes if self._window is not None else 0
+
+    def close(self, reason: LoadmasterError) -> None:
+        """Stop building; readers get `reason`. Idempotent, returns at once."""
+        with self._changed:
+            self._closed = self._closed or reason
+            self._changed.notify_all()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread's end after `close`."""
+        self._thread.join(timeout_s)
+
+    def _require_served(self, rank: int) -> None:
+        if rank not in self._dp_of:
+            raise MovedError(f"rank {rank} of run {self.assignment.run} is not served here: ask the planner again")
+
+    def _gone(self, step: int, acknowledged: int) -> str:
+        a = self.assignment
+        return f"step {step} of stream {a.stream} of run {a.run} is gone: all ranks have acknowledged {acknowledged}"
+
+    def _is_decided(self, step: int) -> bool:
+        if self._closed or self._failure:
+            return True
+        window = self._window
+        return window is not None and (window.get(step) is not None or window.is_over(step))
+
+    def _run(self) -> None:
+        pause_s = 0.02
+        while self._closed is None:
+            try:
+                self._build_one()
+                pause_s = 0.02
+            except LoadmasterError as error:
+                if error.retry:
+                    self._say(error.message)
+                    self._pause(pause_s)
+                    pause_s = min(pause_s * 1.6, MAX_PAUSE_S)
+                else:
+                    self._fail(error)
+            except Exception as error:
+                LOG.exception("building a step failed")
+                self._fail(InternalError(f"{type(error).__name__} while building a step: {error}"))
+        self._gatherer.close()
+        self._feed.close()
+
+    def _build_one(self) -> None:
+        window, spec = self._prepared()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
+            step, until = window.next_missing(), window.plan_until(window.low)
+        if self._closed is not None or step is None:
+            return
+        self._feed.forget_before(step)
+        self._say(f"step {step} waits for its plan")
+        plan = self._feed.get(step, until=max(step + 1, until))
+        built = self._build(plan, spec) if plan is not None else None
+        with self._changed:
+            if built is not None:
+                window.put(built)
+            if plan is None or plan.is_final:
+                window.end = step if plan is None else step + 1
+            self._status = f"step {step} is built"
+            self._changed.notify_all()
+
+    def _prepared(self) -> tuple[StepWindow, RunSpec]:
+        if self._window is not None and self._spec is not None:
+            return self._window, self._spec
+        require_whole_microbatches(self.assignment.mesh)
+        spec, first_step = self._feed.spec(), self._feed.acknowledged()
+        window = StepWindow(
+            self.assignment.ranks,
+            first_step=max(first_step, self.assignment.first_step),
+            build_ahead=self.assignment.build_ahead,
+            budget_bytes=spec.budgets.build_bytes,
+        )
+        with self._changed:
+            for rank, step in self._opened.items():
+                window.open(rank, step)
+            self._spec, self._window = spec, window
+            self._changed.notify_all()
+        return window, spec
+
+    def _build(self, plan: StepPlan, spec: RunSpec) -> BuiltStep:
+        self._say(f"step {plan.step} waits for {len(plan.pieces)} pieces from loaders")
+        start_s = time.monotonic()
+        try:
+            pieces = self._gatherer.gather(self.assignment, plan).combine_chunks()
+        except _PASSING as error:
+            raise MovedError(error.message) from error
+        batches = {dp: assemble(plan, pieces, spec.batch, dp) for dp in sorted(set(self._dp_of.values()))}
+        took_s = time.monotonic() - start_s
+        self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
+        return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))
+
+    def _say(self, status: str) -> None:
+        with self._changed:
+            self._status = status
+
+    def _pause(self, pause_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed is not None, pause_s)
+
+    def _fail(self, error: LoadmasterError) -> None:
+        """Tell readers, then wait until one of them asks again."""
+        with self._changed:
+            self._failure, self._status = error, error.message
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed is not None or self._failure is None)

@@ -1,0 +1,134 @@
+"""All streams that one constructor serves, kept equal to what the planner wants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from loadmaster_flight.wire.control import Assignment, HeartbeatReply, StreamProgress
+from loadmaster_flight.wire.errors import GoneError, LoadmasterError, MovedError, NotReadyError, UnavailableError
+from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.tickets import RankTicket
+
+from .builder import StreamBuilder
+
+JOIN_S = 2.0
+
+
+class ConstructorEngine:
+    """One builder for each (run, stream) assigned. Methods may be called by any thread.
+
+    Args:
+        planner: Where definitions and plans come from.
+        ticket_key: Gives the key that tickets to loaders are signed with.
+        on_advance: Called when the planner should hear of new acknowledgements soon.
+    """
+
+    def __init__(
+        self,
+        planner: PlannerClient,
+        *,
+        ticket_key: Callable[[], bytes],
+        on_advance: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._planner, self._ticket_key, self._on_advance = planner, ticket_key, on_advance
+        self._lock = threading.Lock()
+        self._builders: dict[tuple[str, str], StreamBuilder] = {}
+        self._retired: list[StreamBuilder] = []
+        self._is_closed = False
+
+    def follow(self, desired: HeartbeatReply) -> None:
+        """Start, reroute and stop builders until they are the planner's assignments. Returns at once."""
+        wanted = {(a.run, a.stream): a for a in desired.assignments}
+        with self._lock:
+            if self._is_closed:
+                return
+            for key in list(self._builders):
+                self._drop_unless_wanted(key, wanted.get(key))
+            for key, assignment in wanted.items():
+                self._take(key, assignment)
+            self._retired = [b for b in self._retired if b.is_running]
+
+    def reader(self, ticket: RankTicket) -> StreamBuilder:
+        """The builder that serves a ticket.
+
+        Raises:
+            GoneError: The ticket is of an older generation.
+            NotReadyError: The planner has not told us of this generation yet.
+            MovedError: The stream, or this rank of it, is not served here.
+        """
+        with self._lock:
+            builder = self._builders.get((ticket.run, ticket.stream))
+        if builder is None or ticket.rank not in builder.assignment.ranks:
+            raise MovedError(
+                f"rank {ticket.rank} of stream {ticket.stream} of run {ticket.run} is not served here: ask again"
+            )
+        current = builder.assignment.generation
+        if ticket.generation < current:
+            raise GoneError(
+                f"generation {ticket.generation} of run {ticket.run} is over, {current} is current: join again"
+            )
+        if ticket.generation > current:
+            raise NotReadyError(
+                f"generation {ticket.generation} of run {ticket.run} has not reached this constructor yet"
+            )
+        return builder
+
+    def progress(self) -> list[StreamProgress]:
+        """What each stream's ranks have acknowledged, for the heartbeat."""
+        return [builder.progress() for builder in self._current()]
+
+    def stats(self) -> dict[str, float]:
+        """Counters for people."""
+        builders = self._current()
+        return {
+            "streams": len(builders),
+            "steps_built": sum(b.num_built for b in builders),
+            "build_seconds": sum(b.build_s for b in builders),
+            "built_bytes": sum(b.size_bytes for b in builders),
+        }
+
+    def close(self) -> None:
+        """Stop all builders; their readers are told to ask the planner again. Idempotent, at most a few seconds."""
+        with self._lock:
+            self._is_closed = True
+            builders = [*self._builders.values(), *self._retired]
+            self._builders, self._retired = {}, []
+        for builder in builders:
+            builder.close(UnavailableError("this constructor is shutting down"))
+        for builder in builders:
+            builder.join(JOIN_S)
+
+    def _current(self) -> list[StreamBuilder]:
+        with self._lock:
+            return list(self._builders.values())
+
+    def _drop_unless_wanted(self, key: tuple[str, str], wanted: Assignment | None) -> None:
+        builder = self._builders[key]
+        if wanted is not None and _same_work(builder.assignment, wanted):
+            return
+        builder.close(_reason(builder.assignment, wanted))
+        self._retired.append(self._builders.pop(key))
+
+    def _take(self, key: tuple[str, str], assignment: Assignment) -> None:
+        if builder := self._builders.get(key):
+            if builder.assignment != assignment:
+                builder.reroute(assignment)
+            return
+        self._builders[key] = StreamBuilder(
+            assignment, planner=self._planner, ticket_key=self._ticket_key, on_advance=self._on_advance
+        )
+
+
+def _same_work(a: Assignment, b: Assignment) -> bool:
+    """Whether two assignments differ in loader routes alone."""
+    return replace(a, loaders=[]) == replace(b, loaders=[])
+
+
+def _reason(old: Assignment, new: Assignment | None) -> LoadmasterError:
+    if new is not None and new.generation > old.generation:
+        return GoneError(
+            f"generation {old.generation} of run {old.run} is over, {new.generation} is current: join again"
+        )
+    return MovedError(f"stream {old.stream} of run {old.run} is no longer served here as it was: ask the planner again")

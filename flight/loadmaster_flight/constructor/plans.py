@@ -1,0 +1,63 @@
+"""The planner's side of a build: the run's definition, and this constructor's slice of the plans."""
+
+from __future__ import annotations
+
+from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.wire.control import Assignment, CreateRunRequest, StreamView
+from loadmaster_flight.wire.errors import NotReadyError
+from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
+
+PLAN_WAIT_S = 2.0
+
+
+class PlanFeed:
+    """Fetches and binds plans of one generation of a stream. Used by one thread."""
+
+    def __init__(self, planner: PlannerClient, assignment: Assignment) -> None:
+        self._planner, self._assignment = planner, assignment
+        self._plans: dict[int, StepPlan] = {}
+
+    def spec(self) -> RunSpec:
+        """The run's frozen spec."""
+        definition = self._planner.get(f"/runs/{self._assignment.run}/definition", CreateRunRequest)
+        return RunSpec.model_validate(definition.spec)
+
+    def acknowledged(self) -> int:
+        """What the planner knows to be consumed by all ranks: where a restarted constructor goes on."""
+        view = self._view()
+        return view.acknowledged if view.generation == self._assignment.generation else self._assignment.first_step
+
+    def get(self, step: int, *, until: int) -> StepPlan | None:
+        """The slice of the plan of `step`; fetches those up to `until` along. None: the stream is over before `step`.
+
+        Raises:
+            NotReadyError: It is not planned yet.
+            LoadmasterError: The planner's answer, for example that the run is paused.
+        """
+        if step not in self._plans:
+            self._fetch(step, until)
+        if plan := self._plans.get(step):
+            return plan
+        view = self._view()
+        if view.is_planned_to_end and step >= view.planned:
+            return None
+        raise NotReadyError(f"step {step} is not planned yet" + (f": {view.reason}" if view.reason else ""))
+
+    def forget_before(self, step: int) -> None:
+        """Drop plans of steps that are not needed any more."""
+        self._plans = {s: plan for s, plan in self._plans.items() if s >= step}
+
+    def close(self) -> None:
+        """Close the calling thread's connection."""
+        self._planner.close()
+
+    def _fetch(self, step: int, until: int) -> None:
+        a = self._assignment
+        dp_ranks = ",".join(map(str, sorted(set(a.dp_of_rank))))
+        query = {"first": step, "last": until, "wait_s": PLAN_WAIT_S, "bind": 1, "dp_ranks": dp_ranks}
+        path = f"/runs/{a.run}/streams/{a.stream}/generations/{a.generation}/plans"
+        self._plans |= {p.step: p for p in plans_from_bytes(self._planner.request("GET", path, query=query))}
+
+    def _view(self) -> StreamView:
+        return self._planner.get(f"/runs/{self._assignment.run}/streams/{self._assignment.stream}", StreamView)

@@ -1,0 +1,94 @@
+"""The process of a Data Constructor: `loadmaster constructor --planner URL`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadmaster_flight.wire.actor import ActorLink, ActorReport
+from loadmaster_flight.wire.control import Role
+from loadmaster_flight.wire.flight import end_with_parent, loopback_only, tune_process
+from loadmaster_flight.wire.http import PlannerClient
+
+from .engine import ConstructorEngine
+from .service import ConstructorService
+
+LOG = logging.getLogger(__name__)
+
+
+class ConstructorProcess:
+    """Link, engine and service of one constructor, wired together. `close` it, or use `with`."""
+
+    def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        loopback_only(f"grpc://{host}:{port}")
+        self.engine = ConstructorEngine(
+            PlannerClient(planner_url), ticket_key=self._ticket_key, on_advance=lambda: self.link.beat()
+        )
+        self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port)
+        self.link = ActorLink(
+            planner_url,
+            role=Role.CONSTRUCTOR,
+            address=self.service.address,
+            on_desired=self.engine.follow,
+            report=lambda: ActorReport(acknowledged=self.engine.progress(), stats=self.engine.stats()),
+        )
+        self.link.start()
+
+    def close(self) -> None:
+        """End streams, take leave of the planner, stop. Idempotent, takes at most a few seconds."""
+        self.service.draining.set()
+        self.engine.close()
+        self.link.close()
+        self.service.stop()
+
+    def _ticket_key(self) -> bytes:
+        return self.link.ticket_key
+
+    def __enter__(self) -> ConstructorProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends."""
+    args = _parse(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    tune_process()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if args.parent_pipe:
+        end_with_parent(stop)
+    with ConstructorProcess(args.planner, host=args.host, port=args.port) as process:
+        if args.ready_file:
+            _announce(args.ready_file, process.service.address)
+        LOG.info("constructor at %s for planner %s", process.service.address, args.planner)
+        stop.wait()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # a call that a peer never ends must not hold the process
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="loadmaster constructor", description="Run a Data Constructor.")
+    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
+    parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once serving")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    return parser.parse_args(argv)
+
+
+def _announce(path: Path, address: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"address": address, "pid": os.getpid()}))
+    part.replace(path)

@@ -1,0 +1,97 @@
+"""The Flight service of a constructor: one stream of batches a rank, with heartbeats and an explicit end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from loadmaster_flight.wire.actions import Action
+from loadmaster_flight.wire.errors import BadRequestError, NotReadyError, UnavailableError
+from loadmaster_flight.wire.flight import FlightService, guarded
+from loadmaster_flight.wire.frames import Frame, FrameFlag
+from loadmaster_flight.wire.tickets import RankTicket, verify_as
+
+from .builder import StreamBuilder
+from .engine import ConstructorEngine
+
+HEARTBEAT_S = 1.0
+Message = tuple[pa.RecordBatch, bytes]
+
+
+class ConstructorService(FlightService):
+    """Serves RANK tickets: one RecordBatch a step, in order, each with a `Frame` as app_metadata.
+
+    While a step is not built a message without rows comes every second, whose frame says what is waited for. The last
+    message has no rows either and says WINDOW_END with the step at which a new stream has to begin (the ticket's
+    last_step; or earlier, where the schema changes because C ramps: the same ticket's position goes on), or STREAM_END
+    with the number of steps of the stream. A stream that ends without either has broken off.
+
+    Args:
+        engine: What builds the steps.
+        ticket_key: Gives the key that tickets are checked with.
+    """
+
+    def __init__(
+        self, engine: ConstructorEngine, *, ticket_key: Callable[[], bytes], host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        super().__init__(host=host, port=port)
+        self._engine, self._ticket_key = engine, ticket_key
+
+    def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
+        if self.draining.is_set():
+            raise UnavailableError("this constructor is shutting down")
+        right = verify_as(RankTicket, ticket, self._ticket_key())
+        builder = self._engine.reader(right)
+        builder.open(right.rank, right.first_step)
+        schema = builder.schema_at(right.rank, right.first_step)
+        if schema is None:
+            raise NotReadyError(f"stream {right.stream} of run {right.run} has only just come to this constructor")
+        return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema)))
+
+    def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
+        match action:
+            case Action.HEALTH:
+                return {"status": "draining" if self.draining.is_set() else "ok"}
+            case Action.STATS:
+                return self._engine.stats()
+            case Action.ACK:
+                return self._acknowledge(body)
+            case Action.DRAIN:
+                self.draining.set()
+                return {}
+
+    def _acknowledge(self, body: dict[str, Any]) -> dict[str, Any]:
+        ticket_hex, step = body.get("ticket_hex"), body.get("step")
+        if not isinstance(ticket_hex, str) or not isinstance(step, int):
+            raise BadRequestError("an acknowledgement must have ticket_hex, a string, and step, an integer")
+        ticket = verify_as(RankTicket, bytes.fromhex(ticket_hex), self._ticket_key())
+        self._engine.reader(ticket).acknowledge(ticket.rank, step)
+        return {}
+
+    def _messages(self, builder: StreamBuilder, ticket: RankTicket, schema: pa.Schema) -> Iterator[Message]:
+        nothing = pa.RecordBatch.from_pylist([], schema=schema)
+
+        def mark(flags: FrameFlag, step: int, text: str = "") -> Message:
+            return nothing, Frame(flags=flags, generation=ticket.generation, step=step, text=text).pack()
+
+        step = ticket.first_step
+        while step < ticket.last_step:
+            found = builder.wait(ticket.rank, step, timeout_s=HEARTBEAT_S)
+            if self.draining.is_set():
+                raise UnavailableError("this constructor is shutting down")
+            if found is None and builder.is_over(step):
+                yield mark(FrameFlag.STREAM_END, step)
+                return
+            if found is None:
+                yield mark(FrameFlag.HEARTBEAT, step, builder.status(step))
+                continue
+            batch, build_us = found
+            if not batch.schema.equals(schema):
+                break
+            frame = Frame(flags=FrameFlag.LAST, generation=ticket.generation, step=step, build_us=build_us)
+            yield batch, frame.pack()
+            step += 1
+        yield mark(FrameFlag.WINDOW_END, step)

@@ -1,0 +1,107 @@
+"""Which built steps a constructor keeps for its ranks, and which one it builds next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltStep:
+    """One assembled step: a RecordBatch for each dp rank that is served here."""
+
+    step: int
+    batches: Mapping[int, pa.RecordBatch]
+    build_us: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(batch.nbytes for batch in self.batches.values())
+
+
+class StepWindow:
+    """Keeps steps [low, low + build_ahead), where low is the least position of its ranks. Callers hold one lock.
+
+    A rank's position is what it last opened a stream at, moved on by what it acknowledges. A step goes when every
+    rank's position is behind it; when a rank opens further back, missing steps are built again.
+
+    Args:
+        ranks: Global ranks.
+        first_step: Where all ranks are before they are heard of.
+        build_ahead: Steps kept, at most.
+        budget_bytes: Steps after the first are built only while they fit. One step is always built: no deadlock.
+    """
+
+    def __init__(self, ranks: list[int], *, first_step: int, build_ahead: int, budget_bytes: int) -> None:
+        self._position = dict.fromkeys(ranks, first_step)
+        self._acknowledged = dict.fromkeys(ranks, first_step)
+        self._build_ahead, self._budget_bytes = max(1, build_ahead), budget_bytes
+        self._built: dict[int, BuiltStep] = {}
+        self._last_size_bytes = 0
+        self.end: int | None = None
+        """Number of steps of the stream, once it is known."""
+
+    @property
+    def low(self) -> int:
+        return min(self._position.values())
+
+    @property
+    def acknowledged(self) -> int:
+        """All ranks have consumed the steps before this one."""
+        return min(self._acknowledged.values())
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(built.size_bytes for built in self._built.values())
+
+    @property
+    def num_built(self) -> int:
+        return len(self._built)
+
+    def slowest(self) -> list[int]:
+        """The ranks that hold the window back."""
+        return [rank for rank, position in self._position.items() if position == self.low]
+
+    def open(self, rank: int, step: int) -> None:
+        """The rank reads from `step` on, and has all steps before it."""
+        self._position[rank] = step
+        self._drop()
+
+    def acknowledge(self, rank: int, step: int) -> None:
+        """The rank has consumed the steps before `step`; older news are ignored."""
+        self._acknowledged[rank] = max(self._acknowledged[rank], step)
+        self._position[rank] = max(self._position[rank], step)
+        self._drop()
+
+    def get(self, step: int) -> BuiltStep | None:
+        return self._built.get(step)
+
+    def is_over(self, step: int) -> bool:
+        """Whether the stream is known to end before `step`."""
+        return self.end is not None and step >= self.end
+
+    def put(self, built: BuiltStep) -> None:
+        """Keep a step, unless every rank has gone past it meanwhile."""
+        self._last_size_bytes = built.size_bytes
+        if built.step >= self.low:
+            self._built[built.step] = built
+
+    def next_missing(self) -> int | None:
+        """The step to build next; None when the window or the budget is full, or the stream is over."""
+        low = self.low
+        stop = low + self._build_ahead if self.end is None else min(low + self._build_ahead, self.end)
+        step = next((s for s in range(low, stop) if s not in self._built), None)
+        if step is None or step == low:
+            return step
+        return step if self.size_bytes + self._last_size_bytes <= self._budget_bytes else None
+
+    def plan_until(self, step: int) -> int:
+        """How far plans are worth fetching along with that of `step`, exclusive."""
+        return max(step + 1, self.low + self._build_ahead)
+
+    def _drop(self) -> None:
+        low = self.low
+        for step in [s for s in self._built if s < low]:
+            del self._built[step]
