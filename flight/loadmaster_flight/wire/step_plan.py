@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,10 +97,13 @@ class StepPlan:
         ranks = np.array(sorted(dp_ranks), np.int64)
         return replace(self, pieces=self.pieces.take(np.isin(self.pieces.bin // self.bins_per_rank, ranks)))
 
-    def of_partitions(self, partitions: dict[int, tuple[int, int]]) -> StepPlan:
-        """The part whose lanes belong to the named partitions: source -> (k, P) owns lanes l with l mod P = k."""
+    def of_partitions(self, partitions: Iterable[Sequence[int]]) -> StepPlan:
+        """The part whose lanes belong to the named partitions: (source, k, P) owns lanes l with l mod P = k.
+
+        A source may be named several times: a loader may own more than one of its partitions.
+        """
         keep = np.zeros(len(self.pieces), bool)
-        for source, (k, of) in partitions.items():
+        for source, k, of in partitions:
             keep |= (self.pieces.source == source) & (self.pieces.lane % of == k)
         return replace(self, pieces=self.pieces.take(keep))
 
