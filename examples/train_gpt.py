@@ -17,7 +17,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,8 @@ class GPT(nn.Module):
 def loss_sum(model: GPT, microbatch: Any) -> Tensor:
     """Summed loss of one microbatch; labels are shifted already, -100 where there is no loss."""
     lengths_D = microbatch.cu_seqlens.diff().tolist()
-    logits = model(microbatch.tokens.long(), microbatch.position_ids.long(), lengths_D)
-    return F.cross_entropy(logits, microbatch.labels.long(), reduction="sum", ignore_index=IGNORE_INDEX)
+    logits = model(microbatch.tokens, microbatch.position_ids, lengths_D)
+    return F.cross_entropy(logits, microbatch.labels, reduction="sum", ignore_index=IGNORE_INDEX)
 
 
 def train_step(model: GPT, optimizer: torch.optim.Optimizer, batch: Any) -> float:
@@ -146,17 +146,6 @@ def connect(options: argparse.Namespace, **more: Any) -> Any:
     return loadmaster.connect(options.url, run=options.run, rank=rank, world_size=world_size, **more)
 
 
-def timed(batches: Any) -> Iterator[tuple[float, Any]]:
-    """Each batch with the seconds that the loop had to wait for it."""
-    iterator = iter(batches)
-    while True:
-        start_s = time.monotonic()
-        batch = next(iterator, None)
-        if batch is None:
-            return
-        yield time.monotonic() - start_s, batch
-
-
 def save(path: Path, model: GPT, optimizer: torch.optim.Optimizer, stream: Any) -> None:
     """Write a checkpoint, whole or not at all. The data's position is as small as a step number."""
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "stream": stream.state_dict()}
@@ -165,42 +154,59 @@ def save(path: Path, model: GPT, optimizer: torch.optim.Optimizer, stream: Any) 
     part.replace(path)
 
 
+def fit(
+    model: GPT, optimizer: torch.optim.Optimizer, options: argparse.Namespace, resume: dict[str, Any] | None
+) -> None:
+    """Train until the stream ends, on every rank at the same step."""
+    with connect(options, resume=resume) as stream:
+        start_s = time.monotonic()
+        for batch in stream:
+            loss = train_step(model, optimizer, batch)
+            step_s, start_s = time.monotonic() - start_s, time.monotonic()
+            if batch.step % options.log_every == 0:
+                say(
+                    f"step {batch.step:4d}  loss {loss:6.3f}  valid tokens {batch.global_valid_tokens:5d}"
+                    f"  {step_s * 1000:5.0f} ms, of which {stream.stats.wait_ms:.0f} waiting for data"
+                )
+            if options.checkpoint and (batch.step + 1) % options.save_every == 0 and is_first_rank():
+                save(options.checkpoint, model, optimizer, stream)
+
+
+def restore(path: Path, model: GPT, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Load a checkpoint; returns the data's position for `connect`."""
+    state = torch.load(path, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return dict(state["stream"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train until the stream ends."""
+    """Train, and evaluate at the end."""
     options = parse(argv)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     if "MASTER_ADDR" in os.environ:
         dist.init_process_group("gloo")
-    is_first = not dist.is_initialized() or dist.get_rank() == 0
     model = GPT(GPTConfig(vocab_size=options.vocab_size, max_len=options.max_len))
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95))
-    checkpoint = torch.load(options.checkpoint, weights_only=True) if options.resume else {}
-    if checkpoint:
-        model.load_state_dict(checkpoint["model"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-    if is_first:
-        print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters", flush=True)
-    with connect(options, resume=checkpoint.get("stream")) as stream:
-        start_s = time.monotonic()
-        for wait_s, batch in timed(stream):
-            loss = train_step(model, optimizer, batch)
-            if is_first and batch.step % options.log_every == 0:
-                step_ms, start_s = (time.monotonic() - start_s) * 1000, time.monotonic()
-                print(
-                    f"step {batch.step:4d}  loss {loss:6.3f}  valid tokens {batch.global_valid_tokens:6d}"
-                    f"  {step_ms / options.log_every:4.0f} ms a step, {wait_s * 1000:.0f} ms waited for data",
-                    flush=True,
-                )
-            if is_first and options.checkpoint and (batch.step + 1) % options.save_every == 0:
-                save(options.checkpoint, model, optimizer, stream)
+    resume = restore(options.checkpoint, model, optimizer) if options.resume else None
+    say(f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M parameters")
+    fit(model, optimizer, options, resume)
     if options.evaluate:
-        loss = evaluate(model, options, options.evaluate)
-        if is_first:
-            print(f"evaluation {options.evaluate}  loss {loss:6.3f}", flush=True)
+        say(f"evaluation {options.evaluate}  loss {evaluate(model, options, options.evaluate):6.3f}")
     if dist.is_initialized():
         dist.destroy_process_group()
     return 0
+
+
+def is_first_rank() -> bool:
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def say(line: str) -> None:
+    """Print on the first rank."""
+    if is_first_rank():
+        print(line, flush=True)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
