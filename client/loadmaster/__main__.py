@@ -1,8 +1,7 @@
-"""`python -m loadmaster`: the same as the `loadmaster` command."""
+"""`python -m loadmaster`."""
 
 import sys
 
 from .cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

@@ -1,0 +1,145 @@
+"""What a training loop gets: one step of one rank.
+
+# M = microbatches of the rank, C = tokens of a microbatch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadmaster_flight.wire.schemas import IGNORE_INDEX
+
+from .digest import record_digest
+from .documents import Documents, boundaries_of, documents_of
+from .tensors import Array, Framework, positions, to_ids, to_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Microbatch:
+    """One packed sequence. Arrays are rows of the `Batch` it came from.
+
+    Attributes:
+        tokens: Shape (C,). Padding is 0.
+        labels: Shape (C,), already shifted: the target of each token, -100 where there is no loss.
+        loss_mask: Shape (C,), bool: where labels count.
+        position_ids: Shape (C,), restarting in each document.
+        cu_seqlens: Segment boundaries from 0 to C, int32; the padded tail is a segment of its own.
+        max_seqlen: Longest segment.
+        documents: What the segments are.
+        num_rows: With layout pad the documents are rows of a (num_rows, C / num_rows) matrix; else 1.
+    """
+
+    tokens: Array
+    labels: Array
+    loss_mask: Array
+    position_ids: Array
+    cu_seqlens: Array
+    max_seqlen: int
+    documents: Documents
+    num_rows: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One step of one rank: M microbatches of C tokens.
+
+    With torch, tokens, labels and position_ids are torch.int64 and the caller's own; with numpy they are int32, tokens
+    and labels read only (a view of the received bytes). `loss_mask`, `position_ids` and `sample_ids` are computed at
+    each use.
+
+    Attributes:
+        step: Step of the stream.
+        tokens: Shape (M, C). Padding is 0.
+        labels: Shape (M, C), already shifted: the target of each token, -100 where there is no loss.
+        cu_seqlens: Per microbatch, segment boundaries from 0 to C, int32.
+        max_seqlen: Per microbatch, the longest segment.
+        documents: Per microbatch, which samples it is made of.
+        global_valid_tokens: Labels that count in this step over all ranks and microbatches: divide the summed loss by
+            it (and multiply by the number of dp ranks where gradients are averaged over them).
+        num_tokens: Real tokens of this rank, without padding.
+        source_names: What `documents.source` indexes.
+        num_rows: Rows of a microbatch with layout pad; else 1.
+        record: The batch as it travelled, one row a microbatch.
+        framework: TORCH or NUMPY.
+    """
+
+    step: int
+    tokens: Array
+    labels: Array
+    cu_seqlens: list[Array]
+    max_seqlen: list[int]
+    documents: list[Documents]
+    global_valid_tokens: int
+    num_tokens: int
+    source_names: list[str]
+    num_rows: int
+    record: pa.RecordBatch
+    framework: Framework
+
+    @property
+    def loss_mask(self) -> Array:
+        """Shape (M, C), bool: where labels count."""
+        return self.labels != IGNORE_INDEX
+
+    @property
+    def position_ids(self) -> Array:
+        """Shape (M, C): position of each token in its document."""
+        return positions(boundaries_of(self.record), self.framework)
+
+    @property
+    def sample_ids(self) -> list[str]:
+        """`source/shard/block/row@epoch` of every document of this rank (`:first_token` after it in cut samples)."""
+        return [sid for documents in self.documents for sid in documents.sample_ids(self.source_names)]
+
+    def __len__(self) -> int:
+        """M, the number of microbatches."""
+        return len(self.documents)
+
+    def microbatches(self) -> Iterator[Microbatch]:
+        """The microbatches, in order."""
+        loss_mask, position_ids = self.loss_mask, self.position_ids
+        for m in range(len(self)):
+            yield Microbatch(
+                tokens=self.tokens[m],
+                labels=self.labels[m],
+                loss_mask=loss_mask[m],
+                position_ids=position_ids[m],
+                cu_seqlens=self.cu_seqlens[m],
+                max_seqlen=self.max_seqlen[m],
+                documents=self.documents[m],
+                num_rows=self.num_rows,
+            )
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over the content of all fields as they travelled, in name order."""
+        return record_digest(self.record)
+
+
+def to_batch(
+    record: pa.RecordBatch, *, step: int, source_names: list[str], num_rows: int, framework: Framework
+) -> Batch:
+    """Make a batch of a wire record. `framework` is resolved."""
+    boundaries, documents = boundaries_of(record), documents_of(record)
+    return Batch(
+        step=step,
+        tokens=to_ids(record.column("tokens"), framework),
+        labels=to_ids(record.column("labels"), framework),
+        cu_seqlens=[to_index(ends, framework) for ends in boundaries],
+        max_seqlen=[_longest(ends) for ends in boundaries],
+        documents=documents,
+        global_valid_tokens=record.column("global_valid_tokens")[0].as_py(),
+        num_tokens=sum(int(d.num_tokens.sum()) for d in documents),
+        source_names=source_names,
+        num_rows=num_rows,
+        record=record,
+        framework=framework,
+    )
+
+
+def _longest(ends: npt.NDArray[np.int32]) -> int:
+    return int(np.diff(ends).max())

@@ -1,0 +1,87 @@
+"""Where a stream's batches come from: the one interface that a planner's run and an embedded run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from loadmaster_flight.wire.control import JoinReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedItem:
+    """One step of one rank: a RecordBatch of schema `batch_schema`, one row a microbatch."""
+
+    step: int
+    batch: pa.RecordBatch
+
+
+class BatchFeed(Protocol):
+    """The steps of one rank, in order. One thread calls `next_step`; `close` may be called by any."""
+
+    @property
+    def run(self) -> str:
+        """Name of the run; waits for joining where it was not given."""
+        ...
+
+    @property
+    def info(self) -> JoinReply:
+        """What joining found out: generation, first step, coordinates, source names, layout."""
+        ...
+
+    def next_step(self) -> FeedItem | None:
+        """The next step; None after the last one, from then on."""
+        ...
+
+    def acknowledge(self, step: int) -> None:
+        """The steps before `step` are consumed. Returns at once."""
+        ...
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOptions:
+    """Everything that decides which steps a rank gets.
+
+    Attributes:
+        target: `http://host:port` of a planner, or the path of a run spec.
+        run: Name of the run; None: the only one there is.
+        step: First step wanted, of generation `parent`; -1 as parent starts afresh.
+        mesh: Axis name -> size that the trainer uses; empty: the spec's.
+        coords: Axis name -> this rank's coordinate; empty: derived.
+        prefetch: Steps fetched beyond the one that is consumed.
+        timeout_s: Deadline of each wait.
+    """
+
+    target: str
+    run: str | None = None
+    stream: str = "train"
+    rank: int = 0
+    world_size: int = 1
+    step: int = 0
+    parent: int = -1
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    coords: Mapping[str, int] = field(default_factory=dict)
+    prefetch: int = 2
+    timeout_s: float = 120.0
+
+    def as_arguments(self) -> dict[str, Any]:
+        """What the embedded run's `connect` takes besides the path, as keyword arguments."""
+        return {
+            "run": self.run,
+            "stream": self.stream,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "step": self.step,
+            "parent": self.parent,
+            "mesh": dict(self.mesh),
+            "coords": dict(self.coords),
+            "prefetch": self.prefetch,
+            "timeout_s": self.timeout_s,
+        }

@@ -1,0 +1,199 @@
+"""A stream's batches from a planner's constructors: a thread reads ahead and finds its way again after failures."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+import pyarrow as pa
+
+from loadmaster_flight.wire.control import JoinReply, TicketReply, TicketRequest
+from loadmaster_flight.wire.errors import (
+    DeadlineError,
+    GoneError,
+    InternalError,
+    LoadmasterError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from loadmaster_flight.wire.flight import FlightPeer, ReadWatchdog
+from loadmaster_flight.wire.frames import Frame, FrameFlag
+from loadmaster_flight.wire.http import PlannerClient
+
+from .acknowledge import Acknowledger
+from .feed import FeedItem, JoinOptions
+from .joining import find_run, join
+
+READ_TIMEOUT_S = 10.0
+MAX_PAUSE_S = 2.0
+CLOSE_S = 5.0
+REJOIN = "start again from your last checkpoint: connect(..., state=saved)"
+
+
+class RemoteFeed:
+    """`BatchFeed` over Flight. Joining and reading happen in a thread of its own, which `close` ends."""
+
+    def __init__(self, options: JoinOptions) -> None:
+        self._options = options
+        self._planner = PlannerClient(options.target)
+        self._stop, self._changed = threading.Event(), threading.Condition()
+        self._ready: deque[FeedItem] = deque()
+        self._failure: LoadmasterError | None = None
+        self._is_over = False
+        self._info: JoinReply | None = None
+        self._run_name = options.run or ""
+        self._waiting_for = "joining"
+        self._position = options.step
+        self._watchdog: ReadWatchdog | None = None
+        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}")
+        name = f"loadmaster-read-rank{options.rank}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def run(self) -> str:
+        """Name of the run; waits for joining."""
+        _ = self.info
+        return self._run_name
+
+    @property
+    def info(self) -> JoinReply:
+        """What joining found out; waits for it."""
+        with self._changed:
+            # Joining has the deadline itself, and says more.
+            self._changed.wait_for(lambda: self._info or self._failure, self._options.timeout_s + CLOSE_S)
+            if self._info is not None:
+                return self._info
+            raise self._failure or self._too_late()
+
+    def next_step(self) -> FeedItem | None:
+        """The next step; None after the stream's last one.
+
+        Raises:
+            DeadlineError: It did not come within `timeout_s`; names rank, step and what was missing. Fetching goes on.
+            LoadmasterError: It will not come.
+        """
+        _ = self.info
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._is_over, self._options.timeout_s)
+            if self._ready:
+                item = self._ready.popleft()
+                self._changed.notify_all()
+                return item
+            if self._is_over:
+                return None
+            raise self._failure or self._too_late()
+
+    def acknowledge(self, step: int) -> None:
+        """The steps before `step` are consumed; sent by a thread, repeated until it arrives."""
+        self._acknowledger.acknowledge(step)
+
+    def close(self) -> None:
+        """End both threads. Idempotent; the last acknowledgement is sent if a constructor answers at once."""
+        self._stop.set()
+        with self._changed:
+            self._failure = self._failure or UnavailableError("the stream is closed")
+            self._changed.notify_all()
+            watchdog = self._watchdog
+        if watchdog is not None:
+            watchdog.cancel()
+        self._acknowledger.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_S)
+
+    def _too_late(self) -> DeadlineError:
+        o = self._options
+        return DeadlineError(
+            f"rank {o.rank}: step {self._position} of stream {o.stream} of run {self._run_name} did not come within"
+            f" {o.timeout_s:g} s: {self._waiting_for}"
+        )
+
+    def _run(self) -> None:
+        try:
+            self._join()
+            self._read_all()
+        except LoadmasterError as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(InternalError(f"{type(error).__name__} while reading: {error}"))
+        finally:
+            self._planner.close()
+
+    def _join(self) -> None:
+        self._run_name = find_run(self._planner, self._options, self._stop)
+        info = join(self._planner, self._run_name, self._options, self._stop)
+        with self._changed:
+            self._info, self._position, self._waiting_for = info, info.first_step, "the first batch"
+            self._changed.notify_all()
+
+    def _read_all(self) -> None:
+        pause_s = 0.05
+        while not self._stop.is_set() and not self._is_over:
+            before = self._position
+            try:
+                self._read_window()
+            except LoadmasterError as error:
+                if not error.retry and not isinstance(error, UnauthenticatedError):
+                    raise
+                self._waiting_for = error.message
+                pause_s = 0.05 if self._position > before else min(pause_s * 1.6, MAX_PAUSE_S)
+                self._stop.wait(pause_s)
+
+    def _read_window(self) -> None:
+        """Read one ticket's steps; returns at the end of its window or of the stream."""
+        assert self._info is not None
+        request = TicketRequest(generation=self._info.generation, rank=self._options.rank, first_step=self._position)
+        path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
+        ticket = self._planner.post(path, request, TicketReply)
+        self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
+        with FlightPeer(ticket.address) as peer:
+            reader = peer.open(bytes.fromhex(ticket.ticket_hex))
+            watchdog = ReadWatchdog(reader, timeout_s=READ_TIMEOUT_S, what=f"constructor {ticket.address}")
+            with self._changed:
+                self._watchdog = watchdog
+            try:
+                self._read_messages(watchdog)
+            finally:
+                with self._changed:
+                    self._watchdog = None
+                watchdog.cancel()
+
+    def _read_messages(self, watchdog: ReadWatchdog) -> None:
+        while not self._stop.is_set():
+            try:
+                batch, metadata = watchdog.read()
+            except StopIteration:
+                raise UnavailableError(f"the stream broke off before step {self._position}") from None
+            frame = Frame.unpack(metadata)
+            if frame.flags & FrameFlag.HEARTBEAT:
+                self._waiting_for = frame.text
+            elif frame.flags & FrameFlag.WINDOW_END:
+                return
+            elif frame.flags & FrameFlag.STREAM_END:
+                self._end()
+                return
+            else:
+                self._take(frame, batch)
+
+    def _take(self, frame: Frame, batch: pa.RecordBatch | None) -> None:
+        if batch is None or frame.step != self._position:
+            raise InternalError(f"expected step {self._position}, the constructor sent {frame.step}")
+        with self._changed:
+            self._ready.append(FeedItem(step=frame.step, batch=batch))
+            self._position += 1
+            self._waiting_for = "the next batch"
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._ready) < max(1, self._options.prefetch) or self._stop.is_set())
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _fail(self, error: LoadmasterError) -> None:
+        if isinstance(error, GoneError):
+            error = GoneError(f"{error.message}; {REJOIN}", **error.details)
+        error.add_note(f"rank {self._options.rank}, step {self._position}, run {self._run_name}")
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
