@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .model import SpecModel
+from .model import SpecModel, refuse
 from .schedule import Ramp
 
 
@@ -48,17 +49,24 @@ class BatchSpec(SpecModel):
 
     @model_validator(mode="after")
     def _divisible(self) -> BatchSpec:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        multiple = self.c_multiple or self.align
+        if multiple % self.align:
+            yield f"align must divide c_multiple, got align {self.align} and c_multiple {multiple}"
         for knot in self.seq_len.knots:
-            if knot.value < self.align or (len(self.seq_len.knots) == 1 and knot.value % self.align):
-                raise ValueError(f"align must divide seq_len, got align {self.align} and seq_len {knot.value:g}")
+            if len(self.seq_len.knots) == 1 and knot.value % self.align:
+                yield f"align must divide seq_len, got align {self.align} and seq_len {knot.value:g}"
+            elif knot.value < multiple:
+                name = "align" if self.c_multiple is None else "c_multiple"
+                yield f"seq_len must be at least {name} {multiple}, got {knot.value:g}"
         for knot in self.microbatches.knots:
             if knot.value < self.g_multiple:
-                raise ValueError(f"microbatches must be at least g_multiple, got {knot.value:g} < {self.g_multiple}")
-        if self.c_multiple is not None and self.c_multiple % self.align:
-            raise ValueError(f"align must divide c_multiple, got {self.align} and {self.c_multiple}")
+                yield f"microbatches must be at least g_multiple {self.g_multiple}, got {knot.value:g}"
         if self.layout is not Layout.PAD and self.rows != 1:
-            raise ValueError(f"rows must be 1 unless layout is pad, got {self.rows}")
-        return self
+            yield f"rows must be 1 unless layout is pad, got {self.rows}"
 
     def num_bins_at(self, step: int) -> int:
         """G at a step."""

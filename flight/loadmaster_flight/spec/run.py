@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import itertools
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from .batch import BatchSpec
 from .mesh import MeshSpec
-from .model import SpecModel
+from .model import SpecModel, near, refuse
 from .schedule import Ramp
 from .source import SourceSpec
 
@@ -20,7 +22,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 class MixtureSpec(SpecModel):
     """Shares of the sources over steps; normalised where they are evaluated."""
 
-    unit: Annotated[str, Field(pattern="^(tokens|samples)$")] = "tokens"
+    unit: Literal["tokens", "samples"] = "tokens"
     """What the shares count: tokens or samples."""
     weights: dict[Name, Ramp]
     """Per source a number, or knots over steps."""
@@ -73,6 +75,7 @@ class RunSpec(SpecModel):
     """Token ids must be below this; by default the tokenizer's own size."""
     sources: Annotated[dict[Name, SourceSpec], Field(min_length=1)]
     mixture: MixtureSpec
+    """By default equal shares of all sources that no evaluation names."""
     batch: BatchSpec
     mesh: MeshSpec = MeshSpec()
     strategy: str = "bins_by_cost"
@@ -81,24 +84,41 @@ class RunSpec(SpecModel):
     evaluation: dict[Name, EvaluationSpec] = Field(default_factory=dict)
     budgets: BudgetSpec = BudgetSpec()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_weights(cls, tree: object) -> object:
+        """Without weights, equal ones of all sources but those that an evaluation names (of all, if it names all)."""
+        if not isinstance(tree, dict) or not isinstance(tree.get("sources"), dict):
+            return tree
+        mixture = tree.get("mixture") or {}
+        if not isinstance(mixture, dict) or "weights" in mixture:
+            return tree
+        held_out = _evaluated(tree.get("evaluation"))
+        names = [name for name in tree["sources"] if name not in held_out] or list(tree["sources"])
+        return tree | {"mixture": mixture | {"weights": dict.fromkeys(names, 1.0)}}
+
     @model_validator(mode="after")
     def _names_agree(self) -> RunSpec:
-        for name, ramp in self.mixture.weights.items():
+        refuse(itertools.chain(self._weight_faults(), self._evaluation_faults()))
+        return self
+
+    def _weight_faults(self) -> Iterator[str]:
+        ramps = self.mixture.weights
+        for name in ramps:
             if name not in self.sources:
-                raise ValueError(f"mixture.weights.{name} names no source; sources are {sorted(self.sources)}")
-            if not any(knot.value > 0 for knot in ramp.knots) and len(self.mixture.weights) == 1:
-                raise ValueError(f"mixture.weights.{name} must be positive somewhere, got 0: there would be no data")
-        steps = sorted({knot.at for ramp in self.mixture.weights.values() for knot in ramp.knots} | {0})
-        for step in steps:
-            if not any(ramp.at(step) > 0 for ramp in self.mixture.weights.values()):
-                raise ValueError(f"mixture.weights must have a positive weight at every step, all are 0 at step {step}")
+                yield f"mixture.weights.{name} names no source; {near(name, self.sources)}"
+        for step in sorted({knot.at for ramp in ramps.values() for knot in ramp.knots} | {0}):
+            if not any(ramp.at(step) > 0 for ramp in ramps.values()):
+                yield f"mixture.weights must have a positive weight at every step, all are 0 at step {step}"
+                return
+
+    def _evaluation_faults(self) -> Iterator[str]:
         for name, evaluation in self.evaluation.items():
             if name == TRAIN:
-                raise ValueError("evaluation must not be named train: that is the training stream")
+                yield f"evaluation.{name} must have another name: that is the training stream's"
             for source in evaluation.sources:
                 if source not in self.sources:
-                    raise ValueError(f"evaluation.{name} names no source {source!r}; there are {sorted(self.sources)}")
-        return self
+                    yield f"evaluation.{name}.sources names no source {source!r}; {near(source, self.sources)}"
 
     @property
     def source_names(self) -> list[str]:
@@ -112,3 +132,10 @@ class RunSpec(SpecModel):
     def to_tree(self) -> dict[str, Any]:
         """The spec as plain JSON values; `RunSpec.model_validate` reads it back."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _evaluated(evaluation: object) -> set[str]:
+    """Names of the sources that evaluations name, of a tree that is not checked yet."""
+    passes = evaluation.values() if isinstance(evaluation, dict) else ()
+    named = [p.get("sources") for p in passes if isinstance(p, dict)]
+    return {name for names in named if isinstance(names, (list, tuple)) for name in names if isinstance(name, str)}

@@ -36,10 +36,15 @@ class Ramp(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _from_short_form(cls, value: object) -> object:
-        """A bare number is a constant; a list is its knots."""
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return {"knots": [{"at": 0, "value": value}]}
-        return {"knots": value} if isinstance(value, list) else value
+        """A bare number is a constant; a list is its knots. YAML reads 1e-4 as text, so numbers in text count too."""
+        if isinstance(value, (dict, Ramp)):
+            return value
+        if isinstance(value, list):
+            return {"knots": value}
+        number = _as_number(value)
+        if number is None:
+            raise ValueError(f"must be a number or a list of knots, got {value!r}")
+        return {"knots": [{"at": 0, "value": number}]}
 
     @model_validator(mode="after")
     def _ascending(self) -> Ramp:
@@ -61,6 +66,15 @@ class Ramp(SpecModel):
             if step < b.at:
                 return _between(a, b, (step - a.at) / (b.at - a.at))
         return self.knots[-1].value
+
+
+def _as_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def _between(a: Knot, b: Knot, x: float) -> float:
