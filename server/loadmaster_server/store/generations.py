@@ -128,6 +128,16 @@ class GenerationRepository:
             if row.state != GenerationState.FENCED:
                 row.state, row.code, row.reason = state, code, reason
 
+    def note(self, key: GenerationKey, reason: str) -> None:
+        """Say what an open generation is waiting for; empty: nothing."""
+        place = (GenerationRow.run == key.run, GenerationRow.stream == key.stream)
+        with self._database.writing() as session:
+            session.execute(
+                update(GenerationRow)
+                .where(*place, GenerationRow.generation == key.generation, GenerationRow.state == GenerationState.OPEN)
+                .values(reason=reason)
+            )
+
     def resume(self, run: str) -> list[GenerationKey]:
         """Open what is paused or failed of a run."""
         stopped = GenerationRow.state.in_((GenerationState.PAUSED, GenerationState.FAILED))

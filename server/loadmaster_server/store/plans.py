@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from loadmaster_flight.wire.errors import GoneError, InternalError, NotFoundErro
 from .database import Database
 from .generations import lock_run
 from .models import CheckpointRow, GenerationRow, PlanRow, VerdictRow
-from .records import GenerationKey, GenerationState, PlanRecord, VerdictRecord
+from .records import GenerationKey, GenerationRecord, GenerationState, PlanRecord, VerdictRecord
 
 
 class PlanRepository:
@@ -61,10 +62,16 @@ class PlanRepository:
             rows = session.execute(select(PlanRow.step, PlanRow.digest).where(*_is(PlanRow, key), *window))
             return {row.step: row.digest for row in rows}
 
-    def summary(self, key: GenerationKey, step: int) -> dict[str, object] | None:
-        """Summary of one step; None where it is not planned."""
+    def lineage_summary(self, generation: GenerationRecord, step: int) -> dict[str, Any] | None:
+        """Summary of a step as it was trained: from the generation, or from the parent where it began later."""
+        run, stream, number = generation.key.run, generation.key.stream, generation.key.generation
+        first_step, parent = generation.first_step, generation.parent
         with self._database.reading() as session:
-            return session.scalar(select(PlanRow.summary).where(*_is(PlanRow, key), PlanRow.step == step))
+            while step < first_step and parent >= 0:
+                row = session.get_one(GenerationRow, (run, stream, parent))
+                number, first_step, parent = row.generation, row.first_step, row.parent
+            found = session.get(PlanRow, (run, stream, number, step))
+            return None if found is None else dict(found.summary)
 
     def checkpoint(self, key: GenerationKey, at_most: int) -> tuple[int, bytes] | None:
         """The newest checkpoint of a generation at or before a step: (step, state)."""

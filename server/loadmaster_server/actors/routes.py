@@ -1,0 +1,32 @@
+"""HTTP of actors."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from loadmaster_flight.wire.control import HeartbeatReply, HeartbeatRequest, RegisterReply, RegisterRequest
+
+from .service import ActorService
+
+
+def actor_routes(actors: ActorService) -> APIRouter:
+    """The routes below /api/v1/actors."""
+    router = APIRouter(tags=["actors"])
+
+    @router.post("/actors")
+    def register(request: RegisterRequest) -> RegisterReply:
+        """Announce a process; repeat it after every restart of either side."""
+        return actors.register(request)
+
+    @router.post("/actors/{actor_id}/heartbeat")
+    def heartbeat(actor_id: str, request: HeartbeatRequest) -> HeartbeatReply:
+        """Renew leases, report acknowledgements, and learn the desired state."""
+        return actors.heartbeat(actor_id, request)
+
+    @router.delete("/actors/{actor_id}")
+    def leave(actor_id: str) -> dict[str, str]:
+        """Leave in peace: the leases are free at once."""
+        actors.leave(actor_id)
+        return {}
+
+    return router

@@ -1,0 +1,78 @@
+"""The planner as an ASGI app: the store, the services on it, and their routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI
+
+from loadmaster_flight.wire.http import API
+
+from .actors import ActorService, actor_routes
+from .plans import PlanService, PlanSupervisor, plan_routes
+from .problems import add_problem_handlers
+from .runs import JoinService, RunService, TicketOffice, run_routes
+from .settings import PlannerSettings
+from .store import Store
+
+MAX_REQUESTS_AT_ONCE = 512
+"""Threads that answer requests: a join or a request for plans holds one while it waits."""
+
+
+class Planner:
+    """Everything that runs in a planner process but the HTTP server. `start` once, `close` in the end.
+
+    Args:
+        settings: Where the store is, and how fast silence is noticed.
+    """
+
+    def __init__(self, settings: PlannerSettings) -> None:
+        self.settings = settings
+        self.store = Store(settings.store_url)
+        self.store.runs.retire_idle()
+        self.actors = ActorService(self.store, heartbeat_s=settings.heartbeat_s, lease_s=settings.lease_s)
+        self.joins = JoinService(self.store)
+        self.runs = RunService(self.store, self.joins.waiting_for)
+        self.tickets = TicketOffice(self.store)
+        self.plans = PlanService(self.store)
+        self._supervisor = PlanSupervisor(self.store, checkpoint_steps=settings.checkpoint_steps)
+
+    def start(self) -> None:
+        """Start the threads: expiry of actors, plan loops."""
+        self.actors.start()
+        self._supervisor.start()
+
+    def end_waits(self) -> None:
+        """Answer all long polls at once, from now on. Idempotent."""
+        self.store.bulletin.close()
+
+    def close(self) -> None:
+        """Stop the threads and close the store. Idempotent."""
+        self.end_waits()
+        self._supervisor.close()
+        self.actors.close()
+        self.store.close()
+
+
+def create_app(planner: Planner) -> FastAPI:
+    """The app of a planner; the planner's threads run while the app does."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_REQUESTS_AT_ONCE
+        planner.start()
+        try:
+            yield
+        finally:
+            await anyio.to_thread.run_sync(planner.close)
+
+    app = FastAPI(title="Loadmaster planner", lifespan=lifespan, docs_url=None, redoc_url=None)
+    add_problem_handlers(app)
+    api = APIRouter(prefix=API)
+    api.include_router(actor_routes(planner.actors))
+    api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
+    api.include_router(plan_routes(planner.plans))
+    app.include_router(api)
+    return app

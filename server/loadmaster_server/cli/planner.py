@@ -1,0 +1,76 @@
+"""The planner's process: `loadmaster planner`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.flight import end_with_parent
+
+from ..serving import PlannerServer
+from ..settings import STATE_DIR, PlannerSettings
+
+LOG = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends.
+
+    Returns:
+        0 after an orderly stop, 2 when it could not start; the reason is on standard error.
+    """
+    args = _parse(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if args.parent_pipe:
+        end_with_parent(stop)
+    try:
+        with PlannerServer(_settings(args)) as server:
+            if args.ready_file:
+                _announce(args.ready_file, server.url)
+            LOG.info("planner at %s, state in %s", server.url, server.planner.settings.store_url)
+            stop.wait()
+    except LoadmasterError as error:
+        print(f"loadmaster planner: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="loadmaster planner", description="Run the planner.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
+    parser.add_argument("--state-dir", type=Path, default=Path(STATE_DIR), help="folder of planner.db")
+    parser.add_argument("--database-url", default="", help="SQLAlchemy URL of the store, instead of planner.db")
+    parser.add_argument("--lease-s", type=float, default=5.0, help="silence after which a process is given up")
+    parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
+    parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    return parser.parse_args(argv)
+
+
+def _settings(args: argparse.Namespace) -> PlannerSettings:
+    return PlannerSettings(
+        host=args.host,
+        port=args.port,
+        state_dir=args.state_dir,
+        database_url=args.database_url,
+        heartbeat_s=args.heartbeat_s,
+        lease_s=args.lease_s,
+    )
+
+
+def _announce(path: Path, url: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+    part.replace(path)

@@ -1,0 +1,176 @@
+"""The plan loop: one thread that keeps a generation of a stream planned ahead of its ranks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, RunPausedError
+from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+
+from ..planning.demand import NeedMetadata
+from ..planning.planner import StreamPlanner
+from ..store import (
+    GenerationKey,
+    GenerationRecord,
+    GenerationState,
+    PlanRecord,
+    Store,
+    VerdictKind,
+    VerdictRecord,
+)
+from .measuring import MetadataFetcher, StoppedError
+from .restoring import restore
+
+LOG = logging.getLogger(__name__)
+LOOK_S = 1.0
+"""The loop looks at the store this often without being woken."""
+_OVER = (GenerationState.FENCED, GenerationState.ENDED)
+
+
+class PlanLoop:
+    """Plans one generation until it is over. The planner itself is used by the loop's own thread only.
+
+    Args:
+        store: Where plans go, and what says how far the ranks are.
+        key: The generation.
+        checkpoint_steps: Steps from one base checkpoint to the next.
+    """
+
+    def __init__(self, store: Store, key: GenerationKey, *, checkpoint_steps: int) -> None:
+        self._store, self.key, self._checkpoint_steps = store, key, checkpoint_steps
+        self._topic = str(key.stream_key)
+        self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
+        self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
+        self._total_tokens: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to plan; returns at once."""
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask the loop to end; does not wait. Idempotent."""
+        self._stop.set()
+        self._fetcher.close()
+        self._store.bulletin.post(self._topic)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the loop to end."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set() and not self._store.bulletin.is_closed:
+                seen = self._store.bulletin.seen(self._topic)
+                generation = self._store.generations.get(self.key)
+                if generation.state in _OVER:
+                    return
+                if generation.state is not GenerationState.OPEN:
+                    self._store.bulletin.wait(self._topic, seen, LOOK_S)
+                    continue
+                self._plan_or_report(generation)
+        except LoadmasterError:
+            LOG.exception("%s: the plan loop ended", self.key)
+        finally:
+            self._fetcher.close()
+
+    def _plan_or_report(self, generation: GenerationRecord) -> None:
+        """Plan until something stops it, and let the ranks learn what: their next request for plans says so."""
+        try:
+            self._plan_while_open(generation)
+        except (StoppedError, GoneError):
+            return
+        except RunPausedError as error:
+            self._stop_stream(GenerationState.PAUSED, error)
+        except LoadmasterError as error:
+            if error.retry:  # the store was busy: look again, from the last commit on
+                LOG.warning("%s: %s; trying again", self.key, error)
+                self._stop.wait(LOOK_S)
+                return
+            self._stop_stream(GenerationState.FAILED, error)
+        except Exception as error:
+            LOG.exception("%s: planning failed", self.key)
+            self._stop_stream(
+                GenerationState.FAILED, InternalError(f"planning failed: {type(error).__name__}: {error}")
+            )
+
+    def _stop_stream(self, state: GenerationState, error: LoadmasterError) -> None:
+        LOG.error("%s is %s: %s", self.key, state.value, error)
+        self._store.generations.stop(self.key, state, error.code, error.message)
+        self._store.bulletin.post(self._topic)
+
+    def _plan_while_open(self, generation: GenerationRecord) -> None:
+        planner = restore(self._store, generation, self._next_plan)
+        self._total_tokens = self._tokens_before(generation)
+        while not self._stop.is_set():
+            seen = self._store.bulletin.seen(self._topic)
+            generation = self._store.generations.get(self.key)
+            if generation.state is not GenerationState.OPEN or self._store.bulletin.is_closed:
+                return
+            if planner.is_over or planner.step >= generation.acknowledged + self._plan_ahead:
+                self._store.bulletin.wait(self._topic, seen, LOOK_S)
+            else:
+                self._commit(planner, self._next_plan(planner))
+
+    def _tokens_before(self, generation: GenerationRecord) -> list[int]:
+        summary = self._store.plans.lineage_summary(generation, generation.planned - 1)
+        num_sources = len(self._store.runs.definition(self.key.run).manifests)
+        return list(summary["total_tokens"]) if summary else [0] * num_sources
+
+    def _next_plan(self, planner: StreamPlanner) -> StepPlan:
+        while True:
+            if self._stop.is_set():
+                raise StoppedError
+            try:
+                plan = planner.plan_next()
+            except NeedMetadata as need:
+                for batch in self._fetcher.fetch(need.demands):
+                    planner.feed(batch)
+            else:
+                return plan if plan.digest else plan.with_digest()
+
+    def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
+        source_tokens = plan.source_tokens_S.tolist()
+        total_tokens = [a + b for a, b in zip(self._total_tokens, source_tokens, strict=True)]
+        record = _record(plan, source_tokens, total_tokens)
+        is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
+        checkpoint = planner.state().to_bytes() if is_base else None
+        verdicts = _verdicts(planner.new_verdicts())
+        self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
+        self._total_tokens = total_tokens
+        self._store.bulletin.post(self._topic)
+
+
+def _record(plan: StepPlan, source_tokens: list[int], total_tokens: list[int]) -> PlanRecord:
+    summary = {
+        "num_tokens": plan.num_tokens,
+        "num_pieces": len(plan.pieces),
+        "source_tokens": source_tokens,
+        "total_tokens": total_tokens,
+        "weights": plan.weights_S.tolist(),
+    }
+    return PlanRecord(
+        step=plan.step,
+        digest=plan.digest,
+        revision=plan.revision,
+        is_final=plan.is_final,
+        body=plans_to_bytes([plan]),
+        summary=summary,
+    )
+
+
+def _verdicts(rows: Any) -> list[VerdictRecord]:
+    """Rows of schema METADATA that were left out, as entries of the journal."""
+    names = ["source", "epoch", "shard", "block", "row", "verdict", "reason"]
+    return [
+        VerdictRecord(kind=VerdictKind.MEASURED, **{**row, "reason": row["reason"] or Verdict(row["verdict"]).name})
+        for row in rows.select(names).to_pylist()
+    ]

@@ -1,0 +1,101 @@
+"""Brings a planner to where a generation goes on: from the best checkpoint of its lineage, planned forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadmaster_flight.wire.errors import DataError
+from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan, plans_from_bytes
+
+from ..planning.planner import PlannerState, StreamPlanner
+from ..store import Definition, GenerationKey, GenerationRecord, Store
+
+LOGGED_STEPS = 16  # plans that are read from the log at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Steps [first, last) of a stream's trained lineage, and the generation whose log has them."""
+
+    key: GenerationKey
+    dp: int
+    first: int
+    last: int
+
+
+def lineage_spans(lineage: list[GenerationRecord]) -> list[Span]:
+    """The trained lineage up to what its newest generation has planned, newest part first.
+
+    Args:
+        lineage: A generation, its parent, and so on.
+    """
+    spans: list[Span] = []
+    last = lineage[0].planned
+    for generation in lineage:
+        spans.append(Span(key=generation.key, dp=generation.dp, first=generation.first_step, last=last))
+        last = min(last, generation.first_step)
+    return spans
+
+
+def restore(
+    store: Store,
+    generation: GenerationRecord,
+    plan_next: Callable[[StreamPlanner], StepPlan],
+) -> StreamPlanner:
+    """A planner that plans the generation's next step, `generation.planned`.
+
+    Steps between the checkpoint and there are planned again and must equal the log: with the digest where the mesh is
+    the same, in their pieces where only the placement may differ.
+
+    Args:
+        store: Plan log and checkpoints.
+        generation: Where to go on.
+        plan_next: Plans a planner's next step, fetching the metadata that it needs.
+
+    Raises:
+        DataError: A step comes out otherwise than it was logged: sources, or what tokenizes them, have changed.
+    """
+    spans = lineage_spans(store.generations.lineage(generation.key))
+    planner = _from_checkpoint(store, generation, spans)
+    logged = _logged(store, spans, planner.step, generation.planned)
+    while planner.step < generation.planned:
+        _check_equal(generation, plan_next(planner), next(logged, None))
+    return planner
+
+
+def _from_checkpoint(store: Store, generation: GenerationRecord, spans: list[Span]) -> StreamPlanner:
+    definition: Definition = store.runs.definition(generation.key.run)
+    found = (store.plans.checkpoint(span.key, span.last) for span in spans)
+    best = next((checkpoint for checkpoint in found if checkpoint is not None), None)
+    state = PlannerState.from_bytes(best[1]) if best else None
+    return StreamPlanner(definition.spec, generation.key.stream, definition.lanes, generation.dp, state=state)
+
+
+def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[StepPlan]:
+    for span in reversed(spans):
+        step = max(first, span.first)
+        while step < min(last, span.last):
+            records = store.plans.read(span.key, step, min(step + LOGGED_STEPS, last, span.last))
+            for record in records:
+                yield plans_from_bytes(record.body)[0]
+            step += LOGGED_STEPS
+
+
+def _check_equal(generation: GenerationRecord, plan: StepPlan, logged: StepPlan | None) -> None:
+    if logged is None or logged.step != plan.step:
+        return
+    is_equal = plan.digest == logged.digest if plan.dp == logged.dp else _same_pieces(plan, logged)
+    if not is_equal:
+        raise DataError(
+            f"{generation.key}: step {plan.step} comes out otherwise than it was planned before: "
+            "the sources, or what tokenizes them, have changed",
+            step=plan.step,
+        )
+
+
+def _same_pieces(plan: StepPlan, logged: StepPlan) -> bool:
+    columns = [name for name in PIECE_COLUMNS if name != "bin"]
+    return all(np.array_equal(getattr(plan.pieces, name), getattr(logged.pieces, name)) for name in columns)

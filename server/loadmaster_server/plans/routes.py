@@ -1,0 +1,49 @@
+"""HTTP of plans."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+
+from ..store import GenerationKey
+from .query import parse_query
+from .service import PlanAnswer, PlanService
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+STREAM_END = "x-loadmaster-stream-end"
+"""Exclusive end of the stream, once it is planned."""
+
+
+def plan_routes(plans: PlanService) -> APIRouter:
+    """The route of plans."""
+    router = APIRouter(tags=["plans"])
+
+    @router.get("/runs/{run}/streams/{stream}/generations/{generation}/plans", response_class=Response)
+    def read_plans(
+        run: str,
+        stream: str,
+        generation: int,
+        first: int,
+        last: int,
+        wait_s: float = 0.0,
+        dp_ranks: str | None = None,
+        partitions: str | None = None,
+        bind: bool = False,
+        if_none_match: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """An Arrow IPC stream of the planned steps in [first, last), sliced; waits for the first of them."""
+        query = parse_query(first=first, last=last, wait_s=wait_s, dp_ranks=dp_ranks, partitions=partitions, bind=bind)
+        key = GenerationKey(run=run, stream=stream, generation=generation)
+        return _response(plans.read(key, query), if_none_match)
+
+    return router
+
+
+def _response(answer: PlanAnswer, if_none_match: str | None) -> Response:
+    headers = {"etag": answer.etag}
+    if answer.end_step is not None:
+        headers[STREAM_END] = str(answer.end_step)
+    if if_none_match == answer.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(answer.body, media_type=ARROW_STREAM, headers=headers)

@@ -1,0 +1,91 @@
+"""Hands plans out: waits for them, binds them, slices them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from loadmaster_flight.wire.errors import BadRequestError, from_code
+from loadmaster_flight.wire.step_plan import plans_to_bytes
+
+from ..store import GenerationKey, GenerationRecord, GenerationState, PlanRecord, Store
+from .query import PlanQuery
+from .shelf import PlanShelf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAnswer:
+    """An Arrow IPC stream of plans. `end_step` is the stream's exclusive end, None while it is not planned."""
+
+    body: bytes
+    etag: str
+    end_step: int | None
+
+
+class PlanService:
+    """Reads the plan log for constructors and loaders. Any thread may call it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shelf = PlanShelf()
+
+    def read(self, key: GenerationKey, query: PlanQuery) -> PlanAnswer:
+        """The planned steps of [first, last), from `first` on without a gap; none when waiting did not help.
+
+        With `is_binding` only bound steps come, and they are bound in SQL before this returns: at most `bind_ahead`
+        steps beyond what all ranks have acknowledged.
+
+        Raises:
+            NotFoundError: There is no such generation.
+            GoneError: It is fenced.
+            BadRequestError: `first` lies before the generation.
+            LoadmasterError: Nothing is there, and planning has stopped: what stopped it.
+        """
+        generation, records = self._wait(key, query)
+        plans = [query.slice(self._shelf.decode(key, record)) for record in records]
+        return PlanAnswer(body=plans_to_bytes(plans), etag=_etag(records, query), end_step=generation.end_step)
+
+    def _wait(self, key: GenerationKey, query: PlanQuery) -> tuple[GenerationRecord, list[PlanRecord]]:
+        until, topic = time.monotonic() + query.wait_s, str(key.stream_key)
+        while True:
+            seen = self._store.bulletin.seen(topic)
+            generation = self._reach(key, query)
+            records = self._store.plans.read(key, query.first, min(query.last, _reached(generation, query)))
+            if records or _is_over(generation, query):
+                return generation, records
+            _check_going_on(generation)
+            left_s = until - time.monotonic()
+            if left_s <= 0 or not self._store.bulletin.wait(topic, seen, left_s):
+                return generation, []
+
+    def _reach(self, key: GenerationKey, query: PlanQuery) -> GenerationRecord:
+        generation = self._store.generations.unfenced(key)
+        if query.first < generation.first_step:
+            raise BadRequestError(f"first must be at least {generation.first_step} in {key}, got {query.first}")
+        if not query.is_binding:
+            return generation
+        bind_ahead = self._store.runs.definition(key.run).spec.budgets.bind_ahead
+        through = min(query.last, generation.planned, generation.acknowledged + bind_ahead)
+        return self._store.generations.bind(key, through) if through > generation.bound else generation
+
+
+def _reached(generation: GenerationRecord, query: PlanQuery) -> int:
+    return generation.bound if query.is_binding else generation.planned
+
+
+def _is_over(generation: GenerationRecord, query: PlanQuery) -> bool:
+    return generation.end_step is not None and query.first >= generation.end_step
+
+
+def _check_going_on(generation: GenerationRecord) -> None:
+    """Ranks learn why there is no plan: from the answer to the constructor that asks for it."""
+    if generation.state in (GenerationState.PAUSED, GenerationState.FAILED) and generation.planned <= generation.bound:
+        raise from_code(generation.code, generation.reason)
+
+
+def _etag(records: list[PlanRecord], query: PlanQuery) -> str:
+    h = hashlib.sha256(repr((sorted(query.dp_ranks or ()), sorted(query.partitions or ()))).encode())
+    for record in records:
+        h.update(record.digest.encode())
+    return f'"{h.hexdigest()}"'

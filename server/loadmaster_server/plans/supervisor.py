@@ -1,0 +1,62 @@
+"""Sees to it that every generation that is being read has its plan loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from loadmaster_flight.wire.errors import LoadmasterError
+
+from ..store import ACTORS, GenerationKey, GenerationState, Store
+from .loop import PlanLoop
+
+LOG = logging.getLogger(__name__)
+LOOK_S = 2.0
+_PLANNED = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
+
+
+class PlanSupervisor:
+    """Starts a loop for each generation that opens, and after a restart for those that were open; stops fenced ones.
+
+    Args:
+        store: Says which generations there are.
+        checkpoint_steps: Steps from one base checkpoint of a stream to the next.
+    """
+
+    def __init__(self, store: Store, *, checkpoint_steps: int) -> None:
+        self._store, self._checkpoint_steps = store, checkpoint_steps
+        self._loops: dict[GenerationKey, PlanLoop] = {}
+        self._thread = threading.Thread(target=self._watch, name="plan-supervisor", daemon=True)
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Begin to supervise; returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all loops; the store's bulletin must be closed first. At most about 2 s. Idempotent."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+        for loop in self._loops.values():
+            loop.stop()
+        for loop in self._loops.values():
+            loop.join(1.0 / len(self._loops))
+
+    def _watch(self) -> None:
+        while not self._stop.is_set() and not self._store.bulletin.is_closed:
+            seen = self._store.bulletin.seen(ACTORS)
+            try:
+                self._reconcile()
+            except LoadmasterError:
+                LOG.exception("the plan loops could not be brought up to date; trying again")
+            self._store.bulletin.wait(ACTORS, seen, LOOK_S)
+
+    def _reconcile(self) -> None:
+        wanted = {g.key for g in self._store.generations.current() if g.state in _PLANNED}
+        for key in set(self._loops) - wanted:
+            self._loops.pop(key).stop()
+        for key in wanted:
+            if key not in self._loops or not self._loops[key].is_alive:
+                self._loops[key] = PlanLoop(self._store, key, checkpoint_steps=self._checkpoint_steps)
+                self._loops[key].start()

@@ -1,0 +1,55 @@
+"""The one place where errors become HTTP answers: problem+json (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from loadmaster_flight.wire.errors import BadRequestError, InternalError, LoadmasterError, NotFoundError, to_problem
+
+from .faults import describe_faults
+
+LOG = logging.getLogger(__name__)
+PROBLEM_JSON = "application/problem+json"
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of the app as a problem."""
+    app.add_exception_handler(LoadmasterError, _on_our_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def _problem(error: LoadmasterError, status: int | None = None) -> JSONResponse:
+    body = to_problem(error)
+    body["status"] = status or body["status"]
+    return JSONResponse(body, status_code=body["status"], media_type=PROBLEM_JSON)
+
+
+async def _on_our_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LoadmasterError)
+    if error.http_status >= 500 and not error.retry:
+        LOG.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
+    return _problem(error)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return _problem(BadRequestError(describe_faults(error.errors())))
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    what = f"{request.method} {request.url.path}: {error.detail}"
+    cls = NotFoundError if error.status_code == 404 else BadRequestError
+    return _problem(cls(what), error.status_code)
+
+
+async def _on_bug(request: Request, error: Exception) -> JSONResponse:
+    LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _problem(InternalError(f"{type(error).__name__} in {request.method} {request.url.path}: see the log"))

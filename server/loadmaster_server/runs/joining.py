@@ -1,0 +1,148 @@
+"""Joins: ranks meet, and when all of them ask for the same start a new generation opens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+
+from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.wire.control import JoinReply, JoinRequest
+from loadmaster_flight.wire.errors import BadRequestError, ConflictError, GoneError
+
+from ..store import (
+    ACTORS,
+    GenerationKey,
+    GenerationRecord,
+    GenerationState,
+    NewGeneration,
+    Store,
+    StreamKey,
+)
+from .mesh import check_batch, check_coords, resolve_mesh
+from .rendezvous import Entry, Rendezvous
+
+POLL_S = 1.0
+"""How long a join that must wait is held before it is answered with whom it waits for."""
+MAX_WORLD_SIZE = 1 << 20
+
+
+class JoinService:
+    """Takes joins of ranks. Any thread may call it.
+
+    A join that was answered "open" is answered so again: ranks may repeat it. A new nonce of a rank is a new attempt
+    and begins a rendezvous; when it is complete the older generations of the stream are fenced.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._meetings: defaultdict[StreamKey, Rendezvous] = defaultdict(Rendezvous)
+        self._lock = threading.Lock()
+
+    def join(self, key: StreamKey, request: JoinRequest) -> JoinReply:
+        """Ask to take part; waits about a second for the others.
+
+        Raises:
+            NotFoundError: There is no such run or stream.
+            BadRequestError: Rank, world_size or step make no sense; names the field.
+            MeshError: The mesh does not fit the ranks, the batch, or what the rank says of its own place.
+            ConflictError: Another rank asks for something else, or the parent never bound that step.
+            GoneError: This attempt's generation was replaced by a newer one.
+        """
+        spec = self._store.runs.definition(key.run).spec
+        self._store.generations.newest(key)  # refuses a stream that the run does not have
+        _check_request(request)
+        mesh = resolve_mesh(spec.mesh, request.mesh, request.world_size)
+        check_batch(mesh, spec, key.stream)
+        coords = check_coords(mesh, request.rank, request.coords)
+        generation, missing = self._wait_open(key, request, mesh)
+        if generation is None:
+            return JoinReply(state="waiting", waiting_for=missing, coords=coords, mesh=mesh)
+        return _open_reply(spec, generation, check_coords(generation.mesh, request.rank, request.coords))
+
+    def waiting_for(self, key: StreamKey) -> list[int]:
+        """Ranks that a rendezvous under way still waits for."""
+        with self._lock:
+            meeting = self._meetings.get(key)
+            return meeting.waiting_for(time.monotonic()) if meeting else []
+
+    def _wait_open(
+        self, key: StreamKey, request: JoinRequest, mesh: dict[str, int]
+    ) -> tuple[GenerationRecord | None, list[int]]:
+        until, topic = time.monotonic() + POLL_S, str(key)
+        while True:
+            seen = self._store.bulletin.seen(topic)
+            generation, missing = self._advance(key, request, mesh)
+            left_s = until - time.monotonic()
+            if generation is not None or left_s <= 0 or not self._store.bulletin.wait(topic, seen, left_s):
+                return generation, missing
+
+    def _advance(
+        self, key: StreamKey, request: JoinRequest, mesh: dict[str, int]
+    ) -> tuple[GenerationRecord | None, list[int]]:
+        with self._lock:
+            known = self._store.generations.joined_as(key, request.rank, request.nonce)
+            if known is not None:
+                return self._still_open(known), []
+            parent = self._parent_of(key, request)
+            meeting = self._meetings[key]
+            meeting.enter(Entry(request=request, mesh=mesh, seen_s=time.monotonic()))
+            missing = meeting.waiting_for(time.monotonic())
+            if missing:
+                return None, missing
+            generation = self._open(key, meeting.take(), parent)
+        self._store.bulletin.post(str(key))
+        self._store.bulletin.post(ACTORS)
+        return generation, []
+
+    def _still_open(self, generation: GenerationRecord) -> GenerationRecord:
+        if generation.state is GenerationState.FENCED:
+            raise GoneError(f"{generation.key} was replaced by a newer one: connect again")
+        return generation
+
+    def _open(self, key: StreamKey, entries: list[Entry], parent: int) -> GenerationRecord:
+        nonces = [entry.request.nonce for entry in entries]
+        self._store.runs.activate(key.run)
+        return self._store.generations.open(
+            key,
+            NewGeneration(parent=parent, first_step=entries[0].request.step, mesh=entries[0].mesh, nonces=nonces),
+        )
+
+    def _parent_of(self, key: StreamKey, request: JoinRequest) -> int:
+        """The generation of the trained lineage that planned the step before `request.step`."""
+        if request.parent < 0:
+            return -1
+        named = GenerationKey(run=key.run, stream=key.stream, generation=request.parent)
+        lineage = self._store.generations.lineage(named)
+        if request.step > lineage[0].bound:
+            raise ConflictError(
+                f"step must be one that {named} reached, at most {lineage[0].bound}, got {request.step}",
+                bound=lineage[0].bound,
+            )
+        return next((g.key.generation for g in lineage if g.first_step <= request.step), lineage[-1].key.generation)
+
+
+def _check_request(request: JoinRequest) -> None:
+    if not 1 <= request.world_size <= MAX_WORLD_SIZE:
+        raise BadRequestError(f"world_size must be in [1, {MAX_WORLD_SIZE}], got {request.world_size}")
+    if not 0 <= request.rank < request.world_size:
+        raise BadRequestError(f"rank must be in [0, {request.world_size}), got {request.rank}")
+    if not 1 <= len(request.nonce) <= 64:
+        raise BadRequestError(f"nonce must have 1 to 64 characters, got {len(request.nonce)}")
+    if request.step < 0:
+        raise BadRequestError(f"step must be at least 0, got {request.step}")
+    if request.parent < 0 and request.step != 0:
+        raise BadRequestError(f"step must be 0 without a parent generation, got {request.step}")
+
+
+def _open_reply(spec: RunSpec, generation: GenerationRecord, coords: dict[str, int]) -> JoinReply:
+    return JoinReply(
+        state="open",
+        generation=generation.key.generation,
+        first_step=generation.first_step,
+        coords=coords,
+        mesh=generation.mesh,
+        source_names=spec.source_names,
+        layout=spec.batch.layout.value,
+        rows=spec.batch.rows,
+    )

@@ -1,0 +1,79 @@
+"""HTTP of runs and their streams."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from loadmaster_flight.wire.control import (
+    CreateRunRequest,
+    JoinReply,
+    JoinRequest,
+    RunView,
+    StreamView,
+    TicketReply,
+    TicketRequest,
+    VerdictReport,
+)
+
+from ..store import StreamKey
+from .joining import JoinService
+from .service import RunService
+from .tickets import TicketOffice
+
+
+def run_routes(runs: RunService, joins: JoinService, tickets: TicketOffice) -> APIRouter:
+    """The routes below /api/v1/runs, but for plans."""
+    router = APIRouter(tags=["runs"])
+    _add_runs(router, runs)
+    _add_streams(router, runs, joins, tickets)
+    return router
+
+
+def _add_runs(router: APIRouter, runs: RunService) -> None:
+    @router.post("/runs")
+    def create_run(request: CreateRunRequest) -> RunView:
+        """Freeze a run. The same spec and manifests again: the same answer."""
+        return runs.create(request)
+
+    @router.get("/runs")
+    def list_runs() -> list[RunView]:
+        """All runs, by name."""
+        return runs.views()
+
+    @router.get("/runs/{run}")
+    def read_run(run: str) -> RunView:
+        """One run."""
+        return runs.view(run)
+
+    @router.get("/runs/{run}/definition")
+    def read_definition(run: str) -> CreateRunRequest:
+        """What was frozen."""
+        return runs.definition(run)
+
+    @router.post("/runs/{run}/resume")
+    def resume_run(run: str) -> RunView:
+        """Let a paused or failed run go on."""
+        return runs.resume(run)
+
+    @router.post("/runs/{run}/verdicts")
+    def report_verdict(run: str, report: VerdictReport) -> dict[str, str]:
+        """Journal a sample that is served masked; again is as good as once."""
+        runs.report_verdict(run, report)
+        return {}
+
+
+def _add_streams(router: APIRouter, runs: RunService, joins: JoinService, tickets: TicketOffice) -> None:
+    @router.get("/runs/{run}/streams/{stream}")
+    def read_stream(run: str, stream: str) -> StreamView:
+        """Where a stream is, and whom it waits for."""
+        return runs.stream_view(StreamKey(run=run, stream=stream))
+
+    @router.post("/runs/{run}/streams/{stream}/join")
+    def join(run: str, stream: str, request: JoinRequest) -> JoinReply:
+        """Ask to take part; repeat until the state is "open"."""
+        return joins.join(StreamKey(run=run, stream=stream), request)
+
+    @router.post("/runs/{run}/streams/{stream}/tickets")
+    def issue_ticket(run: str, stream: str, request: TicketRequest) -> TicketReply:
+        """A signed window of steps."""
+        return tickets.issue(StreamKey(run=run, stream=stream), request)

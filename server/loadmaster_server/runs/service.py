@@ -1,0 +1,184 @@
+"""Runs: created once, frozen, looked at, and let go on after a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.control import CreateRunRequest, RunView, StreamView, VerdictReport
+from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFoundError, SpecError
+from loadmaster_flight.wire.schemas import Verdict
+
+from ..faults import describe_faults
+from ..store import (
+    ACTORS,
+    Definition,
+    GenerationKey,
+    GenerationRecord,
+    GenerationState,
+    Store,
+    StreamKey,
+    VerdictKind,
+    VerdictRecord,
+)
+from .comparison import name_differences
+
+IDLE = "idle"
+JOINING = "joining"
+_LOUDEST_FIRST = (GenerationState.FAILED, GenerationState.PAUSED, GenerationState.OPEN, GenerationState.ENDED)
+
+
+class RunService:
+    """Creates runs and says how they are. Any thread may call it.
+
+    Args:
+        store: The truth.
+        waiting_for: Ranks that a stream's rendezvous still waits for; empty where none is under way.
+    """
+
+    def __init__(self, store: Store, waiting_for: Callable[[StreamKey], list[int]]) -> None:
+        self._store, self._waiting_for = store, waiting_for
+
+    def create(self, request: CreateRunRequest) -> RunView:
+        """Freeze a run; the same spec and manifests again change nothing.
+
+        Raises:
+            SpecError: The spec is wrong; names fields.
+            BadRequestError: The manifests are not those of the spec's sources.
+            ConflictError: The name belongs to a run with another spec or other sources; names what differs.
+        """
+        definition = _parse(request)
+        run = definition.spec.run
+        if not self._store.runs.create(definition):
+            _check_same(self._store.runs.definition(run), definition)
+            self._store.runs.activate(run)
+        self._store.bulletin.post(ACTORS)
+        return self.view(run)
+
+    def definition(self, run: str) -> CreateRunRequest:
+        """The frozen spec and manifests."""
+        definition = self._store.runs.definition(run)
+        return CreateRunRequest(spec=definition.spec.to_tree(), manifests=_manifest_trees(definition))
+
+    def views(self) -> list[RunView]:
+        """All runs, by name."""
+        return [self.view(run) for run in self._store.runs.names()]
+
+    def view(self, run: str) -> RunView:
+        """One run: its state is that of its stream that needs attention most."""
+        spec = self._store.runs.definition(run).spec
+        newest = [self._store.generations.newest(StreamKey(run=run, stream=name)) for name in spec.stream_names]
+        found = sorted((g for g in newest if g is not None), key=lambda g: _LOUDEST_FIRST.index(g.state))
+        state, reason = (found[0].state.value, found[0].reason) if found else (IDLE, "")
+        revision = self._store.runs.revision(run)
+        return RunView(run=run, state=state, reason=reason, revision=revision, streams=spec.stream_names)
+
+    def resume(self, run: str) -> RunView:
+        """Let what is paused or failed of a run go on; a run that is not stopped is left alone."""
+        view = self.view(run)
+        for key in self._store.generations.resume(run):
+            self._store.bulletin.post(str(key.stream_key))
+        return self.view(run) if view.state != GenerationState.OPEN else view
+
+    def stream_view(self, key: StreamKey) -> StreamView:
+        """Where a stream is, and whom it waits for."""
+        definition = self._store.runs.definition(key.run)
+        generation = self._store.generations.newest(key)
+        waiting_for = self._waiting_for(key)
+        tokens, weights = self._mixture(definition.spec, generation)
+        return StreamView(
+            run=key.run,
+            stream=key.stream,
+            generation=generation.key.generation if generation else -1,
+            state=generation.state.value if generation else (JOINING if waiting_for else IDLE),
+            reason=generation.reason if generation else "",
+            planned=generation.planned if generation else 0,
+            bound=generation.bound if generation else 0,
+            acknowledged=generation.acknowledged if generation else 0,
+            is_planned_to_end=generation is not None and generation.end_step is not None,
+            waiting_for=waiting_for,
+            source_names=definition.spec.source_names,
+            source_tokens=tokens,
+            source_weights=weights,
+        )
+
+    def report_verdict(self, run: str, report: VerdictReport) -> None:
+        """Journal that a planned sample is served masked.
+
+        Raises:
+            NotFoundError: There is no such generation or source.
+            BadRequestError: The step is not planned.
+        """
+        definition = self._store.runs.definition(run)
+        key = GenerationKey(run=run, stream=report.stream, generation=report.generation)
+        generation = self._store.generations.unfenced(key)
+        if not 0 <= report.source < len(definition.manifests):
+            raise NotFoundError(f"source must be in [0, {len(definition.manifests)}), got {report.source}")
+        if not 0 <= report.step < generation.planned:
+            raise BadRequestError(f"step must be planned, below {generation.planned}, got {report.step}")
+        self._store.plans.journal(run, [_masked(report)])
+
+    def _mixture(self, spec: RunSpec, generation: GenerationRecord | None) -> tuple[list[int], list[float]]:
+        """Tokens placed in bound steps since the beginning, and the shares in force, per source."""
+        summary: dict[str, Any] | None = None
+        if generation is not None and generation.bound > 0:
+            summary = self._store.plans.lineage_summary(generation, generation.bound - 1)
+        if summary is None:
+            weights = [spec.mixture.weights[n].at(0) if n in spec.mixture.weights else 0.0 for n in spec.source_names]
+            return [0] * len(weights), [weight / (sum(weights) or 1.0) for weight in weights]
+        return list(summary["total_tokens"]), [weight / (1 << 30) for weight in summary["weights"]]
+
+
+def _parse(request: CreateRunRequest) -> Definition:
+    try:
+        spec = RunSpec.model_validate(request.spec)
+    except ValidationError as error:
+        raise SpecError(f"spec: {describe_faults(error.errors())}") from error
+    manifests = tuple(_parse_manifest(i, tree) for i, tree in enumerate(request.manifests))
+    names = [manifest.name for manifest in manifests]
+    if names != spec.source_names:
+        raise BadRequestError(f"manifests must be those of the sources {spec.source_names}, in order, got {names}")
+    return Definition(spec=spec, manifests=manifests)
+
+
+def _parse_manifest(index: int, tree: dict[str, Any]) -> SourceManifest:
+    try:
+        manifest = SourceManifest.model_validate(tree)
+    except ValidationError as error:
+        raise BadRequestError(f"manifests[{index}]: {describe_faults(error.errors())}") from error
+    if manifest.ordinal != index:
+        raise BadRequestError(f"manifests[{index}].ordinal must be {index}, got {manifest.ordinal}")
+    return manifest
+
+
+def _manifest_trees(definition: Definition) -> list[dict[str, Any]]:
+    return [manifest.model_dump(mode="json") for manifest in definition.manifests]
+
+
+def _check_same(before: Definition, after: Definition) -> None:
+    trees = [
+        {"spec": d.spec.to_tree(), "manifests": {m["name"]: m for m in _manifest_trees(d)}} for d in (before, after)
+    ]
+    found = name_differences(trees[0], trees[1])
+    if before.spec.source_names != after.spec.source_names and not found:
+        found = f"order of sources: {before.spec.source_names} -> {after.spec.source_names}"
+    if found:
+        raise ConflictError(f"run {before.spec.run!r} is frozen and differs: {found}. Give the new run another name")
+
+
+def _masked(report: VerdictReport) -> VerdictRecord:
+    return VerdictRecord(
+        kind=VerdictKind.MASKED,
+        stream=report.stream,
+        step=report.step,
+        source=report.source,
+        epoch=report.epoch,
+        shard=report.shard,
+        block=report.block,
+        row=report.row,
+        verdict=Verdict.BAD,
+        reason=report.reason,
+    )
