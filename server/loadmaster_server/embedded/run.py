@@ -1,0 +1,82 @@
+"""A whole run in one process, without services: for notebooks, and the reference that every distributed run must equal.
+
+It calls the same planning, loading and assembly that the services call, directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from loadmaster_flight.constructor.assemble import assemble
+from loadmaster_flight.loader.engine import LoaderEngine
+from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.step_plan import StepPlan
+
+from ..planning.planner import NeedMetadata, PlannerState, StreamPlanner
+
+
+class EmbeddedRun:
+    """Plans and builds the steps of one stream, one after the other. Used by one thread; `close` it or use `with`.
+
+    Args:
+        spec: The run, with absolute paths (`load_run_spec`).
+        manifests: Its frozen sources, in ordinal order (`freeze_run`).
+        dp: Number of dp ranks.
+        dp_ranks: Whose batches are built; by default all.
+        state: Where to go on; by default from step 0.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        manifests: list[SourceManifest],
+        *,
+        stream: str = "train",
+        dp: int = 1,
+        dp_ranks: Iterable[int] | None = None,
+        state: PlannerState | None = None,
+        workers: int = 0,
+        cache_dir: Path | None = None,
+    ) -> None:
+        self.spec = spec
+        self.planner = StreamPlanner(spec, stream, [m.lanes for m in manifests], dp, state=state)
+        self._dp_ranks = set(range(dp) if dp_ranks is None else dp_ranks)
+        self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers)
+
+    def plan_next(self) -> StepPlan | None:
+        """Plan the next step, measuring what that takes; None after the stream's last step."""
+        while not self.planner.is_over:
+            try:
+                return self.planner.plan_next()
+            except NeedMetadata as need:
+                for d in need.demands:
+                    self.planner.feed(self._engine.measure(d.source, d.epoch, d.cursors, d.rows_per_lane))
+        return None
+
+    def build(self, plan: StepPlan) -> dict[int, pa.RecordBatch]:
+        """The batches of a planned step, by dp rank: one row per microbatch."""
+        part = plan.of_ranks(self._dp_ranks)
+        pieces = self._engine.materialize([part])
+        return {rank: assemble(part, pieces, self.spec.batch, rank) for rank in sorted(self._dp_ranks)}
+
+    def __iter__(self) -> EmbeddedRun:
+        return self
+
+    def __next__(self) -> tuple[StepPlan, dict[int, pa.RecordBatch]]:
+        plan = self.plan_next()
+        if plan is None:
+            raise StopIteration
+        return plan, self.build(plan)
+
+    def close(self) -> None:
+        """Close files and threads. Idempotent."""
+        self._engine.close()
+
+    def __enter__(self) -> EmbeddedRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
