@@ -1,0 +1,137 @@
+"""Membership of one step: which pieces it holds, in which bins, and what waits.
+
+# N = pieces, S = sources
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from loadmaster_flight.spec import Layout
+from loadmaster_flight.wire.errors import DataError, RunPausedError
+
+from .conservation import check_step
+from .draw import Draw, draw
+from .feed import Head, SourceFeed
+from .mixture import weights_of
+from .pack import UNPLACED, pack
+from .pieces import PieceTable, cut_to, join_neighbours
+from .rows import Int64Array
+from .rules import StepShape, StreamRules
+from .state import PlannerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """One step before it is placed on a mesh; a pure function of state, rules and data.
+
+    Attributes:
+        placed: Pieces of the step, by bin and canonical inside it.
+        bin_N: Shape (N,), int64, packed bin of each.
+        queue: Pieces that wait for the next step, oldest first.
+        credit_S: Shape (S,), credits after the draw.
+        weights_S: Shape (S,), the mixture in force at the step's beginning.
+        heads: Where the sources stand after the step.
+        has_ended: Nothing will be drawn after this step.
+        is_final: The stream's last step.
+    """
+
+    shape: StepShape
+    placed: PieceTable
+    bin_N: Int64Array
+    queue: PieceTable
+    credit_S: list[int]
+    weights_S: list[int]
+    heads: Mapping[int, Head]
+    has_ended: bool
+    is_final: bool
+
+
+def plan_membership(feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState) -> Membership:
+    """Draw, pack and queue the step `state.step`; changes nothing.
+
+    Raises:
+        MissingRowsError: More rows must be measured.
+        DataError: A source ended that must not, or an epoch yields nothing; names the source.
+        RunPausedError: A source has too many bad rows.
+        InternalError: The conservation check failed.
+    """
+    shape = rules.shape_at(state.step)
+    queue = cut_to(state.queue, shape.row_len)
+    drawn = _draw(feeds, rules, state, shape, shape.draw_until - _amount(queue, shape))
+    offered = PieceTable.concat([queue, drawn.pieces])
+    pieces, bin_N = pack(offered, shape)
+    is_placed_N = bin_N != UNPLACED
+    waiting = pieces.take(~is_placed_N)
+    placed, bin_N = pieces.take(is_placed_N), bin_N[is_placed_N]
+    if shape.layout is not Layout.PAD:
+        placed, bin_N = join_neighbours(placed, bin_N)
+    is_final, drawn = _look_ahead(feeds, rules, state, drawn, placed, waiting)
+    check_step(offered, placed, bin_N, waiting, shape, may_be_short=is_final)
+    return Membership(
+        shape=shape,
+        placed=placed,
+        bin_N=bin_N,
+        queue=waiting,
+        credit_S=drawn.credit_S,
+        weights_S=drawn.weights_S,
+        heads=drawn.heads,
+        has_ended=drawn.has_ended,
+        is_final=is_final,
+    )
+
+
+def _amount(queue: PieceTable, shape: StepShape) -> int:
+    return len(queue) if shape.layout is Layout.PAD else int(queue.aligned_N(shape.align).sum())
+
+
+def _draw(feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState, shape: StepShape, amount: int) -> Draw:
+    shares_S = rules.shares_at(state.step)
+    if not state.has_ended:
+        return draw(feeds, shares_S, state.credit_S, shape, amount, counts_samples=rules.counts_samples)
+    weights_S = weights_of(shares_S, [not source.is_exhausted for source in state.sources])
+    return Draw(pieces=PieceTable.empty(), credit_S=list(state.credit_S), weights_S=weights_S, heads={}, has_ended=True)
+
+
+def _look_ahead(
+    feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState, drawn: Draw, placed: PieceTable,
+    waiting: PieceTable,
+) -> tuple[bool, Draw]:  # fmt: skip
+    """Whether this is the last step; and the draw, with the rows after the last sample consumed if it is."""
+    num_tokens = sum(state.placed_tokens_S) + int(placed.tokens_N.sum())
+    if rules.max_steps is not None and state.step + 1 >= rules.max_steps:
+        return True, drawn
+    if rules.max_tokens is not None and num_tokens >= rules.max_tokens:
+        return True, drawn
+    if len(waiting) or drawn.has_ended:
+        return not len(waiting), drawn
+    following = _first_of_next(feeds, rules, state.step + 1, drawn)
+    if following is None or len(following.pieces):
+        return False, drawn
+    rest = Draw(
+        pieces=drawn.pieces,
+        credit_S=following.credit_S,
+        weights_S=drawn.weights_S,
+        heads=following.heads,
+        has_ended=True,
+    )
+    return True, rest
+
+
+def _first_of_next(feeds: Sequence[SourceFeed], rules: StreamRules, step: int, drawn: Draw) -> Draw | None:
+    """Draw one piece of the next step, for show; None: the next step will fail, and say why when its time comes."""
+    shape, shares_S = rules.shape_at(step), rules.shares_at(step)
+    try:
+        return draw(feeds, shares_S, drawn.credit_S, shape, 1, counts_samples=rules.counts_samples, heads=drawn.heads)
+    except (DataError, RunPausedError):
+        return None
+
+
+def tokens_by_source(placed: PieceTable, num_sources: int) -> Int64Array:
+    """Real tokens placed per source, int64 (S,)."""
+    tokens_S = np.zeros(num_sources, np.int64)
+    np.add.at(tokens_S, placed.source_N, placed.tokens_N)
+    return tokens_S

@@ -1,0 +1,209 @@
+"""Plans a stream step by step from measured rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.wire.errors import BadRequestError, ConflictError
+from loadmaster_flight.wire.schemas import METADATA
+from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
+
+from . import pieces as p
+from .demand import Demand, NeedMetadata
+from .draw import MissingRowsError
+from .feed import SourceFeed
+from .membership import Membership, plan_membership, tokens_by_source
+from .placement import PackedStep, bin_costs, load_strategy, new_bins
+from .rows import Int64Array, RowTable, metadata_of, tables_of
+from .rules import check_bins, check_mesh, rules_of
+from .state import PlannerState
+from .supply import demands_of
+
+__all__ = ["Demand", "NeedMetadata", "PlannerState", "StreamPlanner", "Unserved"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unserved:
+    """What a stream has drawn, or begun, and not served. Shapes (S,): pieces and real tokens per source."""
+
+    pieces_S: Int64Array
+    tokens_S: Int64Array
+
+
+class StreamPlanner:
+    """Plans the steps of one stream, in order. Not thread-safe.
+
+    Args:
+        lanes: Number of lanes of each source, in the order of the spec's sources.
+        dp: Size of the mesh's dp axis.
+        state: Go on from here; by default from step 0.
+
+    Raises:
+        MeshError: dp does not divide G at some step.
+        NotFoundError: The spec has no such stream.
+        BadRequestError: `state` belongs to other sources or lanes.
+    """
+
+    def __init__(
+        self, spec: RunSpec, stream: str, lanes: list[int], dp: int, *, state: PlannerState | None = None
+    ) -> None:
+        self._rules = rules_of(spec, stream)
+        check_mesh(self._rules, dp)
+        self._dp = dp
+        self._strategy_name, self._strategy = spec.strategy, load_strategy(spec.strategy)
+        self._state = PlannerState.start(lanes) if state is None else state
+        _check_lanes(self._state, lanes, len(self._rules.sources))
+        sources = zip(self._rules.sources, self._state.sources, strict=True)
+        self._feeds = [SourceFeed(i, source, at) for i, (source, at) in enumerate(sources)]
+        self._verdicts: list[pa.RecordBatch] = []
+        self._num_attempts = 0
+
+    @property
+    def step(self) -> int:
+        """Next step to plan."""
+        return self._state.step
+
+    @property
+    def is_over(self) -> bool:
+        """The final step has been planned."""
+        return self._state.is_over
+
+    def state(self) -> PlannerState:
+        """The state after the last planned step; a planner built from it goes on equally."""
+        return self._state
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        """Take measured rows (schema METADATA) of any sources and lanes, each lane's rows in order.
+
+        Rows that are known already, or no longer needed, are dropped.
+
+        Raises:
+            BadRequestError: Another schema, an unknown source or lane, or rows missing in between.
+        """
+        for source, table in tables_of(batch):
+            if source >= len(self._feeds):
+                raise BadRequestError(f"source must be in [0, {len(self._feeds)}), got {source}")
+            self._feeds[source].add(table)
+
+    def demands(self) -> list[Demand]:
+        """What is worth measuring now so that the next steps do not have to wait."""
+        return [] if self.is_over else self._demands([])
+
+    def plan_next(self) -> StepPlan:
+        """Plan the next step and move on. When it raises, nothing has changed.
+
+        Raises:
+            NeedMetadata: Rows must be measured and fed first.
+            ConflictError: The stream is over.
+            MeshError: dp does not divide this step's G.
+            DataError: A source ended that must not, or an epoch yields nothing; names the source.
+            RunPausedError: A source has too many bad rows.
+        """
+        if self.is_over:
+            raise ConflictError(f"stream {self._rules.stream} is over: step {self.step - 1} was its last")
+        check_bins(self._rules, self._dp, self.step)
+        for feed in self._feeds:
+            feed.merge()
+        try:
+            membership = plan_membership(self._feeds, self._rules, self._state)
+        except MissingRowsError as missing:
+            demands = self._demands(missing.sources)
+            self._num_attempts += 1
+            raise NeedMetadata(demands) from None
+        plan = self._place(membership)
+        self._commit(membership, plan)
+        return plan
+
+    def unserved(self) -> Unserved:
+        """What is drawn or begun but not placed: the queue, and the rests of samples that are partly served."""
+        num = len(self._feeds)
+        pieces_S = np.bincount(self._state.queue.source_N, minlength=num).astype(np.int64)
+        tokens_S = tokens_by_source(self._state.queue, num)
+        for i, source in enumerate(self._state.sources):
+            pieces_S[i] += source.head_offset > 0
+            tokens_S[i] += source.head_tokens - source.head_offset
+        return Unserved(pieces_S=pieces_S, tokens_S=tokens_S)
+
+    def new_verdicts(self) -> pa.RecordBatch:
+        """Rows passed over (verdict SKIPPED or BAD, with reason) since the last call, schema METADATA."""
+        batches, self._verdicts = self._verdicts, []
+        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=METADATA)
+
+    def _demands(self, missing: list[int]) -> list[Demand]:
+        return demands_of(self._feeds, self._rules, self.step, missing, self._num_attempts)
+
+    def _place(self, membership: Membership) -> StepPlan:
+        placed, bin_N, shape = membership.placed, membership.bin_N, membership.shape
+        packed = PackedStep(
+            step=shape.step,
+            num_bins=shape.num_bins,
+            dp=self._dp,
+            tokens_N=placed.tokens_N,
+            bin_N=bin_N,
+            source_N=placed.source_N,
+            cost_B=bin_costs(placed.tokens_N, bin_N, shape.num_bins),
+        )
+        new_B = new_bins(packed, self._strategy, self._strategy_name)
+        return StepPlan(
+            step=shape.step,
+            is_final=membership.is_final,
+            num_bins=shape.num_bins,
+            seq_len=shape.capacity,
+            dp=self._dp,
+            num_tokens=int(placed.tokens_N.sum()),
+            global_valid_tokens=int(placed.values_NP[:, p.VALID].sum()),
+            weights_S=np.array(membership.weights_S, np.int64),
+            source_tokens_S=tokens_by_source(placed, len(self._feeds)),
+            pieces=_pieces_of(placed, new_B[bin_N]),
+        ).with_digest()
+
+    def _commit(self, membership: Membership, plan: StepPlan) -> None:
+        longest = membership.shape.row_len if membership.shape.skips_long else None
+        for source, head in membership.heads.items():
+            if head.is_moved:
+                self._journal(source, self._feeds[source].commit(head, longest=longest))
+        placed_S = np.array(self._state.placed_tokens_S, np.int64) + plan.source_tokens_S
+        self._num_attempts = 0
+        self._state = PlannerState(
+            step=self._state.step + 1,
+            is_over=membership.is_final,
+            has_ended=membership.has_ended,
+            credit_S=tuple(membership.credit_S),
+            placed_tokens_S=tuple(placed_S.tolist()),
+            sources=tuple(feed.state for feed in self._feeds),
+            queue=membership.queue,
+        )
+
+    def _journal(self, source: int, rows: RowTable) -> None:
+        if len(rows):
+            self._verdicts.append(metadata_of(source, rows))
+
+
+def _check_lanes(state: PlannerState, lanes: list[int], num_sources: int) -> None:
+    if len(lanes) != num_sources:
+        raise BadRequestError(f"lanes must have one entry for each of {num_sources} sources, got {len(lanes)}")
+    theirs = [len(source.cursor_L3) for source in state.sources]
+    if theirs != lanes:
+        raise BadRequestError(f"a planner state must have the run's lanes {lanes}, got {theirs}")
+
+
+def _pieces_of(placed: p.PieceTable, bin_N: Int64Array) -> Pieces:
+    """The wire's form, in canonical order."""
+    order_N = p.canonical_order(placed)
+    values_NP = placed.values_NP[order_N]
+    is_whole_N = values_NP[:, p.TOKENS] == values_NP[:, p.SAMPLE_TOKENS]
+    return Pieces(
+        source=values_NP[:, p.SOURCE],
+        epoch=values_NP[:, p.EPOCH],
+        lane=values_NP[:, p.LANE],
+        shard=values_NP[:, p.SHARD],
+        block=values_NP[:, p.BLOCK],
+        pos=values_NP[:, p.POS],
+        first_token=values_NP[:, p.FIRST],
+        num_tokens=np.where(is_whole_N, WHOLE, values_NP[:, p.TOKENS]),
+        bin=bin_N[order_N],
+    )

@@ -1,0 +1,153 @@
+"""Metadata of a source's rows as one integer matrix.
+
+# N = rows, F = fields, K = loss spans
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.schemas import METADATA, Verdict
+
+Int64Array = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+Spans = npt.NDArray[np.int32]
+
+EPOCH, LANE, UNIT, BLOCK_INDEX, SHARD, BLOCK, POS, ROW, VERDICT, TOKENS, SIZE, VALID = range(12)
+"""Columns of the matrix; VALID counts the targets that have a loss when the row is served whole."""
+_COLUMNS = (
+    "epoch",
+    "lane",
+    "unit_index",
+    "block_index",
+    "shard",
+    "block",
+    "pos",
+    "row",
+    "verdict",
+    "num_tokens",
+    "size_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTable:
+    """Rows of one source.
+
+    Attributes:
+        values_NF: Shape (N, 12), int64, the columns EPOCH .. VALID.
+        spans_N: Shape (N,), objects: None (every target counts) or [start, stop) pairs, int32 (K, 2).
+        reasons_N: Shape (N,), objects: None or why a row is skipped or bad.
+    """
+
+    values_NF: Int64Array
+    spans_N: ObjectArray
+    reasons_N: ObjectArray
+
+    def __len__(self) -> int:
+        return len(self.values_NF)
+
+    def take(self, index: npt.NDArray[np.generic] | slice) -> RowTable:
+        """The rows at `index` (positions, a mask or a slice), in that order."""
+        return RowTable(values_NF=self.values_NF[index], spans_N=self.spans_N[index], reasons_N=self.reasons_N[index])
+
+    @staticmethod
+    def concat(tables: Sequence[RowTable]) -> RowTable:
+        """All rows of `tables`, one after the other."""
+        if not tables:
+            return RowTable.empty()
+        if len(tables) == 1:
+            return tables[0]
+        return RowTable(
+            values_NF=np.concatenate([table.values_NF for table in tables]),
+            spans_N=np.concatenate([table.spans_N for table in tables]),
+            reasons_N=np.concatenate([table.reasons_N for table in tables]),
+        )
+
+    @staticmethod
+    def empty() -> RowTable:
+        return RowTable(
+            values_NF=np.zeros((0, VALID + 1), np.int64),
+            spans_N=np.zeros(0, np.object_),
+            reasons_N=np.zeros(0, np.object_),
+        )
+
+
+def count_valid(spans: Spans | None, first: int, stop: int, num_tokens: int) -> int:
+    """Targets with a loss in the piece [first, stop) of a sample of `num_tokens`.
+
+    Token j is the target of label j - 1, so the piece owns the targets first + 1 .. stop, and the sample's last token
+    has no label of its own.
+    """
+    low, high = first + 1, min(stop + 1, num_tokens)
+    if spans is None:
+        return max(high - low, 0)
+    overlap_K = np.minimum(spans[:, 1], high) - np.maximum(spans[:, 0], low)
+    return int(overlap_K.clip(min=0).sum())
+
+
+def tables_of(batch: pa.RecordBatch) -> Iterator[tuple[int, RowTable]]:
+    """Split a METADATA batch by source, in order of the source's number.
+
+    Raises:
+        BadRequestError: Another schema, or a row with the verdict OK and no tokens.
+    """
+    if not batch.schema.equals(METADATA):
+        raise BadRequestError(f"metadata must have the schema METADATA, got fields {batch.schema.names}")
+    table, source_N = _table_of(batch), batch.column("source").to_numpy()
+    if len(source_N) and (source_N == source_N[0]).all():
+        yield int(source_N[0]), table
+        return
+    for source in np.unique(source_N):
+        yield int(source), table.take(source_N == source)
+
+
+def _table_of(batch: pa.RecordBatch) -> RowTable:
+    values_NF = np.empty((batch.num_rows, VALID + 1), np.int64)
+    for column, name in enumerate(_COLUMNS):
+        values_NF[:, column] = batch.column(name).to_numpy()
+    is_ok_N = values_NF[:, VERDICT] == Verdict.OK
+    if (is_ok_N & (values_NF[:, TOKENS] < 1)).any():
+        raise BadRequestError("num_tokens must be at least 1 where the verdict is OK, got a row of 0 tokens")
+    spans_N = _spans_of(batch.column("loss_spans"))
+    values_NF[:, VALID] = np.where(is_ok_N, values_NF[:, TOKENS] - 1, 0)
+    for i in np.flatnonzero(is_ok_N & (spans_N != None)):  # noqa: E711  (elementwise)
+        tokens = int(values_NF[i, TOKENS])
+        values_NF[i, VALID] = count_valid(spans_N[i], 0, tokens, tokens)
+    return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=_reasons_of(batch.column("reason")))
+
+
+def _spans_of(column: pa.Array) -> ObjectArray:
+    spans_N = np.full(len(column), None, np.object_)
+    if column.null_count == len(column):
+        return spans_N
+    flat = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
+    start = 0
+    for i, length in enumerate(column.value_lengths().to_pylist()):
+        if length is not None:
+            spans_N[i] = flat[start : start + length // 2]
+            start += length // 2
+    return spans_N
+
+
+def _reasons_of(column: pa.Array) -> ObjectArray:
+    if column.null_count == len(column):
+        return np.full(len(column), None, np.object_)
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.object_)
+
+
+def metadata_of(source: int, rows: RowTable) -> pa.RecordBatch:
+    """The rows as a METADATA batch again, loss spans left out."""
+    num = len(rows)
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        name: rows.values_NF[:, column] for column, name in enumerate(_COLUMNS)
+    }
+    columns |= {"source": np.full(num, source), "reason": rows.reasons_N, "loss_spans": np.full(num, None, np.object_)}
+    arrays = [pa.array(columns[field.name], field.type) for field in METADATA]
+    return pa.RecordBatch.from_arrays(arrays, schema=METADATA)

@@ -1,0 +1,171 @@
+"""What a stream's steps must look like, read off the run spec once."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from loadmaster_flight.spec import BatchSpec, Knot, Layout, OnExhausted, OverLong, Ramp, RunSpec
+from loadmaster_flight.spec.run import TRAIN
+from loadmaster_flight.wire.errors import MeshError, NotFoundError
+
+from .mixture import shares_at
+
+MAX_BINS = 1 << 16
+_MAX_STEPS_CHECKED = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """One step's caps: `num_bins` bins of `rows` rows of `row_len` tokens; a piece is padded to `align`."""
+
+    step: int
+    num_bins: int
+    row_len: int
+    rows: int
+    align: int
+    layout: Layout
+    skips_long: bool
+    overdraw: float
+
+    @property
+    def capacity(self) -> int:
+        """C: tokens of one bin."""
+        return self.row_len * self.rows
+
+    @property
+    def draw_until(self) -> int:
+        """Aligned tokens (layout pad: pieces) that queue and draw must reach together."""
+        if self.layout is Layout.PAD:
+            return self.num_bins * self.rows
+        whole = self.num_bins * self.capacity
+        return whole + (int(whole * self.overdraw) if self.layout is Layout.PACK else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRules:
+    """When a source ends, and how much bad content it may have. `max_epochs` None: it never ends."""
+
+    name: str
+    max_epochs: int | None
+    on_exhausted: OnExhausted
+    max_bad_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRules:
+    """The part of a run spec that decides a stream's membership."""
+
+    stream: str
+    sources: tuple[SourceRules, ...]
+    weights: tuple[Ramp | None, ...]
+    counts_samples: bool
+    batch: BatchSpec
+    fixed_bins: int | None
+    max_steps: int | None
+    max_tokens: int | None
+
+    def shape_at(self, step: int) -> StepShape:
+        """Caps of a step. An evaluation pass has the sizes of step 0 throughout."""
+        at = 0 if self.fixed_bins is not None else step
+        return StepShape(
+            step=step,
+            num_bins=self.fixed_bins or self.batch.num_bins_at(at),
+            row_len=self.batch.row_len_at(at),
+            rows=self.batch.rows,
+            align=self.batch.align,
+            layout=self.batch.layout,
+            skips_long=self.batch.over_long is OverLong.SKIP,
+            overdraw=self.batch.overdraw,
+        )
+
+    def shares_at(self, step: int) -> list[int]:
+        """Relative integer shares of the sources at a step, exhausted ones included."""
+        return shares_at(self.weights, step)
+
+
+def rules_of(spec: RunSpec, stream: str) -> StreamRules:
+    """Rules of the train stream, or of an evaluation pass: equal shares, each sample once, short last step.
+
+    Raises:
+        NotFoundError: The spec has no such stream.
+    """
+    if stream == TRAIN:
+        return _train_rules(spec)
+    if stream not in spec.evaluation:
+        raise NotFoundError(f"run {spec.run} has no stream {stream!r}; streams are {spec.stream_names}")
+    return _evaluation_rules(spec, stream)
+
+
+def _train_rules(spec: RunSpec) -> StreamRules:
+    return StreamRules(
+        stream=TRAIN,
+        sources=tuple(_train_source(spec, name) for name in spec.source_names),
+        weights=tuple(spec.mixture.weights.get(name) for name in spec.source_names),
+        counts_samples=spec.mixture.unit == "samples",
+        batch=spec.batch,
+        fixed_bins=None,
+        max_steps=spec.until.steps,
+        max_tokens=spec.until.tokens,
+    )
+
+
+def _train_source(spec: RunSpec, name: str) -> SourceRules:
+    """`until.epochs` ends a source like max_epochs, but peacefully: the others take its share."""
+    source, epochs = spec.sources[name], spec.until.epochs
+    ends_with_run = epochs is not None and (source.max_epochs is None or source.max_epochs >= epochs)
+    return SourceRules(
+        name=name,
+        max_epochs=epochs if ends_with_run else source.max_epochs,
+        on_exhausted=OnExhausted.RENORMALIZE if ends_with_run else source.on_exhausted,
+        max_bad_ratio=source.max_bad_ratio,
+    )
+
+
+def _evaluation_rules(spec: RunSpec, stream: str) -> StreamRules:
+    evaluation, equal = spec.evaluation[stream], Ramp(knots=(Knot(at=0, value=1.0),))
+    sources = tuple(
+        SourceRules(
+            name=name,
+            max_epochs=1,
+            on_exhausted=OnExhausted.RENORMALIZE,
+            max_bad_ratio=spec.sources[name].max_bad_ratio,
+        )
+        for name in spec.source_names
+    )
+    return StreamRules(
+        stream=stream,
+        sources=sources,
+        weights=tuple(equal if name in evaluation.sources else None for name in spec.source_names),
+        counts_samples=False,
+        batch=spec.batch,
+        fixed_bins=evaluation.microbatches or spec.batch.num_bins_at(0),
+        max_steps=None,
+        max_tokens=None,
+    )
+
+
+def check_bins(rules: StreamRules, dp: int, step: int) -> None:
+    """Check that every dp rank gets the same number of microbatches at a step.
+
+    Raises:
+        MeshError: It does not; names G, dp and the step.
+    """
+    num_bins = rules.shape_at(step).num_bins
+    if num_bins % dp:
+        raise MeshError(f"dp must divide the microbatches of a step, got {num_bins} % {dp} at step {step}")
+    if num_bins > MAX_BINS:
+        raise MeshError(f"a step must have at most {MAX_BINS} microbatches, got {num_bins} at step {step}")
+
+
+def check_mesh(rules: StreamRules, dp: int) -> None:
+    """`check_bins` wherever G changes (the first 100,000 steps of a slope; plan_next checks every step again)."""
+    if dp < 1:
+        raise MeshError(f"dp must be at least 1, got {dp}")
+    knots = rules.batch.microbatches.knots
+    check_bins(rules, dp, knots[0].at)
+    for a, b in itertools.pairwise(knots):
+        is_flat = a.shape == "step" or a.value == b.value or rules.batch.g_multiple % dp == 0
+        steps = () if is_flat else range(a.at, min(b.at, a.at + _MAX_STEPS_CHECKED))
+        for step in (*steps, b.at):
+            check_bins(rules, dp, step)

@@ -1,0 +1,188 @@
+"""An in-memory source of metadata: answers demands from synthetic lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.wire.schemas import METADATA, Verdict
+from loadmaster_flight.wire.step_plan import WHOLE, StepPlan
+from loadmaster_server.planning import Demand, NeedMetadata, PlannerState, StreamPlanner
+
+MAX_REFUSALS = 200
+
+
+@dataclass
+class FakeSource:
+    """`lengths[i]` tokens for sample i (shard = i // rows_per_shard); 0: skipped, negative: bad."""
+
+    lengths: Sequence[int]
+    lanes: int = 2
+    rows_per_shard: int = 16
+    spans: dict[int, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._epochs: dict[int, list[list[dict[str, object]]]] = {}
+
+    def lane_rows(self, epoch: int, lane: int) -> list[dict[str, object]]:
+        """All rows of a lane in one epoch, in order, without its end."""
+        if epoch not in self._epochs:
+            self._epochs[epoch] = self._deal(epoch)
+        return self._epochs[epoch][lane]
+
+    def _deal(self, epoch: int) -> list[list[dict[str, object]]]:
+        num_shards = -(-len(self.lengths) // self.rows_per_shard)
+        order = np.random.default_rng(epoch).permutation(num_shards).tolist()
+        dealt: list[list[dict[str, object]]] = [[] for _ in range(self.lanes)]
+        for place, shard in enumerate(order):
+            lane, unit = place % self.lanes, place // self.lanes
+            first = shard * self.rows_per_shard
+            for pos, i in enumerate(range(first, min(first + self.rows_per_shard, len(self.lengths)))):
+                dealt[lane].append(self._row(i, lane, unit, shard, pos))
+        return dealt
+
+    def _row(self, i: int, lane: int, unit: int, shard: int, pos: int) -> dict[str, object]:
+        n = int(self.lengths[i])
+        verdict = Verdict.OK if n > 0 else Verdict.SKIPPED if n == 0 else Verdict.BAD
+        reason = {Verdict.SKIPPED: "empty text", Verdict.BAD: "invalid UTF-8"}.get(verdict)
+        row = {"lane": lane, "unit_index": unit, "block_index": 0, "shard": shard, "block": 0, "pos": pos, "row": pos}
+        row |= {"verdict": int(verdict), "reason": reason, "num_tokens": max(n, 0), "size_bytes": 0}
+        return row | {"loss_spans": self.spans.get(i)}
+
+    def answer(self, demand: Demand, lane_at: int) -> list[dict[str, object]]:
+        """Rows for one of the demand's cursors."""
+        lane, unit, block, pos = demand.cursors[lane_at]
+        rows = self.lane_rows(demand.epoch, lane)
+        after = [r for r in rows if (r["unit_index"], r["block_index"], r["pos"]) >= (unit, block, pos)]
+        taken = after[: demand.rows_per_lane]
+        if len(taken) == len(after):
+            taken = [*taken, _lane_end(lane)]
+        return [{"source": demand.source, "epoch": demand.epoch} | r for r in taken]
+
+
+def _lane_end(lane: int) -> dict[str, object]:
+    places = dict.fromkeys(("unit_index", "block_index", "shard", "block", "pos", "row"), -1)
+    rest = {"lane": lane, "verdict": int(Verdict.LANE_END), "reason": None, "num_tokens": 0, "size_bytes": 0}
+    return places | rest | {"loss_spans": None}
+
+
+def to_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    columns = [pa.array([row[f.name] for row in rows], f.type) for f in METADATA]
+    return pa.RecordBatch.from_arrays(columns, schema=METADATA)
+
+
+def feed_plainly(planner: StreamPlanner, sources: Sequence[FakeSource], demands: list[Demand]) -> None:
+    """One batch a demand, lane by lane."""
+    for demand in demands:
+        rows = [row for at in range(len(demand.cursors)) for row in sources[demand.source].answer(demand, at)]
+        planner.feed(to_batch(rows))
+
+
+Feeder = Callable[[StreamPlanner, Sequence[FakeSource], list[Demand]], None]
+
+
+@dataclass
+class Rig:
+    """A planner with the fake sources that feed it."""
+
+    spec: RunSpec
+    sources: list[FakeSource]
+    planner: StreamPlanner
+    feeder: Feeder = feed_plainly
+    num_refusals: int = 0
+
+    def next(self) -> StepPlan:
+        """Plan a step, feeding what it asks for."""
+        for _ in range(MAX_REFUSALS):
+            before = self.planner.state()
+            try:
+                return self.planner.plan_next()
+            except NeedMetadata as need:
+                assert self.planner.state() is before
+                self.num_refusals += 1
+                self.feeder(self.planner, self.sources, need.demands)
+        raise AssertionError(f"step {self.planner.step} still lacks rows after {MAX_REFUSALS} round trips")
+
+    def steps(self, limit: int = 10_000) -> list[StepPlan]:
+        """Plan until the stream is over, or `limit` steps."""
+        plans = []
+        while not self.planner.is_over and len(plans) < limit:
+            plans.append(self.next())
+        return plans
+
+    def tokens_of(self, plan: StepPlan) -> np.ndarray:
+        """Real tokens of each piece of a plan."""
+        p, out = plan.pieces, []
+        for source, shard, pos, n in zip(p.source, p.shard, p.pos, p.num_tokens, strict=True):
+            fake = self.sources[source]
+            out.append(fake.lengths[shard * fake.rows_per_shard + pos] if n == WHOLE else n)
+        return np.array(out, np.int64)
+
+
+def make_spec(
+    num_sources: int = 1,
+    *,
+    weights: Sequence[object] | None = None,
+    unit: str = "tokens",
+    source: dict[str, object] | Sequence[dict[str, object]] = (),
+    until: dict[str, object] | None = None,
+    evaluation: dict[str, object] | None = None,
+    strategy: str = "bins_by_cost",
+    **batch: object,
+) -> RunSpec:
+    """A run of sources s0, s1, ...; `source` holds extra fields of all, or of each; `batch` those of the batch."""
+    extras = [source] * num_sources if isinstance(source, dict) else [*source, *[{}] * num_sources]
+    names = [f"s{i}" for i in range(num_sources)]
+    tree = {
+        "run": "test",
+        "sources": {
+            name: {"uri": f"{name}.jsonl", "transform": {"text": "text"}} | extra
+            for name, extra in zip(names, extras, strict=False)
+        },
+        "mixture": {"unit": unit, "weights": dict(zip(names, weights or [1.0] * num_sources, strict=True))},
+        "batch": {"seq_len": 1024, "microbatches": 8} | batch,
+        "until": until or {},
+        "evaluation": evaluation or {},
+        "strategy": strategy,
+    }
+    return RunSpec.model_validate(tree)
+
+
+@pytest.fixture
+def spec_of() -> Callable[..., RunSpec]:
+    return make_spec
+
+
+@pytest.fixture
+def fake_source() -> type[FakeSource]:
+    return FakeSource
+
+
+@pytest.fixture
+def batch_of() -> Callable[[list[dict[str, object]]], pa.RecordBatch]:
+    return to_batch
+
+
+@pytest.fixture
+def make_rig() -> Callable[..., Rig]:
+    """Factory: spec and fake sources (or lists of lengths) to a rig."""
+
+    def make(
+        spec: RunSpec,
+        sources: Sequence[FakeSource | Sequence[int]],
+        *,
+        dp: int = 1,
+        stream: str = "train",
+        state: PlannerState | None = None,
+        feeder: Feeder = feed_plainly,
+    ) -> Rig:
+        fakes = [s if isinstance(s, FakeSource) else FakeSource(s) for s in sources]
+        planner = StreamPlanner(spec, stream, [fake.lanes for fake in fakes], dp, state=state)
+        return Rig(spec=spec, sources=fakes, planner=planner, feeder=feeder)
+
+    return make
