@@ -26,7 +26,7 @@ def connect(
     stream: str = "train",
     mesh: Mapping[str, int] | None = None,
     coords: Mapping[str, int] | None = None,
-    state: Mapping[str, Any] | None = None,
+    resume: Mapping[str, Any] | None = None,
     prefetch: int = 2,
     timeout_s: float = 120.0,
     framework: str = "auto",
@@ -48,7 +48,7 @@ def connect(
         stream: `train`, or the name of an evaluation pass.
         mesh: Axis sizes that the trainer uses, such as {"dp": 4, "tp": 2}; refused where the run's spec differs.
         coords: This rank's coordinates; refused where they differ from those that the mesh gives it.
-        state: What `Stream.state_dict` gave: go on from there.
+        resume: What `Stream.state_dict` gave: go on from there.
         prefetch: Steps fetched beyond the one that is consumed.
         timeout_s: Deadline of every wait; its error names rank, step and what is missing.
         framework: `torch`, `numpy`, or `auto`: torch where it is installed.
@@ -75,8 +75,8 @@ def connect(
         prefetch=prefetch,
         timeout_s=timeout_s,
     )
-    if state is not None:
-        options = with_state(options, state)
+    if resume is not None:
+        options = with_state(options, resume)
     return Stream(options, open_feed=_feed_opener(target), framework=Framework(framework).resolve())
 
 

@@ -27,7 +27,7 @@ from .joining import find_run, join
 READ_TIMEOUT_S = 10.0
 MAX_PAUSE_S = 2.0
 CLOSE_S = 5.0
-REJOIN = "start again from your last checkpoint: connect(..., state=saved)"
+REJOIN = "start again from your last checkpoint: connect(..., resume=state)"
 
 
 class RemoteFeed:

@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
         rank=args.rank,
         world_size=args.world_size,
         stream=args.stream,
-        state=_load(args.state),
+        resume=_load(args.state),
         prefetch=args.prefetch,
         timeout_s=args.timeout_s,
         framework="numpy",

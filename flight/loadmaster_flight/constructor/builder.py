@@ -211,7 +211,7 @@ class StreamBuilder:
         window, spec = self._prepared()
         with self._changed:
             self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
-            step, until = window.next_missing(), window.plan_until(window.low)
+            step, until = window.next_missing(), window.low + spec.budgets.bind_ahead
         if self._closed is not None or step is None:
             return
         self._feed.forget_before(step)

@@ -97,10 +97,6 @@ class StepWindow:
             return step
         return step if self.size_bytes + self._last_size_bytes <= self._budget_bytes else None
 
-    def plan_until(self, step: int) -> int:
-        """How far plans are worth fetching along with that of `step`, exclusive."""
-        return max(step + 1, self.low + self._build_ahead)
-
     def _drop(self) -> None:
         low = self.low
         for step in [s for s in self._built if s < low]:
