@@ -1,16 +1,26 @@
-"""Chunks made of arithmetic, so that every token says where it comes from."""
+"""Chunks made of arithmetic, so that every token says where it comes from; and a small real corpus."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import random
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loadmaster_flight.loader.chunk import Chunk, SpanTable
+from loadmaster_flight.loader.engine import LoaderEngine
+from loadmaster_flight.sources.inventory import freeze_source
+from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.transforms import build_transform
 from loadmaster_flight.wire.schemas import Verdict
 
 
@@ -57,3 +67,100 @@ def wait_until() -> Callable[..., None]:
             threading.Event().wait(0.005)
 
     return wait
+
+
+Frozen = tuple[RunSpec, list[SourceManifest]]
+
+WORDS = ["the", "loader", "reads", "every", "manifest", "and", "balances", "weight", "over", "hold", "before", "flight"]
+
+
+def _texts(seed: int, num: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 40))) for _ in range(num)]
+
+
+def _chats(seed: int, num: int) -> list[dict[str, Any]]:
+    return [
+        {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text[::-1]}]}
+        for text in _texts(seed, num)
+    ]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three small sources: Parquet with nulls (3 shards), JSONL with a broken line (1 shard), chats as .jsonl.gz."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for shard in range(3):
+        texts: list[str | None] = [*_texts(shard, 130)]
+        texts[17] = None
+        pq.write_table(pa.table({"text": texts}), folder / f"prose-{shard}.parquet", row_group_size=50)
+    lines = [json.dumps({"doc": {"body": text}}) for text in _texts(7, 200)]
+    lines[30] = '{"doc": {"body": "cut off'
+    (folder / "code.jsonl").write_text("\n".join(lines) + "\n")
+    chats = "\n".join(json.dumps(chat) for chat in _chats(9, 90))
+    (folder / "chats.jsonl.gz").write_bytes(gzip.compress(chats.encode()))
+    return folder
+
+
+@pytest.fixture
+def make_run(corpus: Path, tokenizer_file: Path) -> Callable[..., Frozen]:
+    """A frozen run over the corpus (or a copy of it elsewhere); keyword arguments are budgets."""
+
+    def make(*, folder: Path = corpus, **budgets: int) -> Frozen:
+        eos = {"eos": "</s>"}
+        sources: dict[str, Any] = {
+            "prose": {"uri": str(folder / "prose-*.parquet"), "transform": {"text": "text", **eos}, "lanes": 3},
+            "code": {
+                "uri": str(folder / "code.jsonl"),
+                "transform": {"text": "doc.body", **eos},
+                "lanes": 2,
+                "block_bytes": 4096,
+            },
+            "chats": {
+                "uri": str(folder / "chats.jsonl.gz"),
+                "transform": {"messages": "messages", **eos},
+                "lanes": 1,
+                "block_bytes": 4096,
+            },
+        }
+        spec = RunSpec.model_validate(
+            {
+                "run": "small",
+                "seed": 5,
+                "tokenizer": str(tokenizer_file),
+                "sources": sources,
+                "mixture": {"weights": {"prose": 0.5, "code": 0.3, "chats": 0.2}},
+                "batch": {"seq_len": 64, "microbatches": 4},
+                "budgets": budgets,
+            }
+        )
+        manifests = [
+            freeze_source(
+                name,
+                ordinal,
+                source,
+                base_dir=folder,
+                shuffle_bytes=1 << 20,
+                fingerprint=build_transform(spec, name).fingerprint,
+            )
+            for ordinal, (name, source) in enumerate(spec.sources.items())
+        ]
+        return spec, manifests
+
+    return make
+
+
+@pytest.fixture
+def make_engine(make_run: Callable[..., Frozen]) -> Iterator[Callable[..., LoaderEngine]]:
+    """Engines over the corpus, closed at the end of the test."""
+    engines: list[LoaderEngine] = []
+
+    def make(*, workers: int = 2, folder: Path | None = None, **budgets: int) -> LoaderEngine:
+        spec, manifests = make_run(**({} if folder is None else {"folder": folder}), **budgets)
+        engine = LoaderEngine(spec, manifests, cache_dir=None, workers=workers)
+        engines.append(engine)
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.close()

@@ -98,10 +98,9 @@ class Window:
         """Bytes of all resident chunks."""
         return self._size_bytes
 
-    @property
-    def room_bytes(self) -> int:
-        """What may come in before something must go; negative where pinned chunks exceed the budget."""
-        return self._budget_bytes - self._size_bytes
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether that much may come in ahead of need; not while the window is about as full as evicting leaves it."""
+        return self._size_bytes + more_bytes <= self._budget_bytes - self._budget_bytes // 8
 
     @contextmanager
     def holding(self) -> Iterator[Holds]:

@@ -1,0 +1,119 @@
+"""The loader's own slices of plans: fetched from the planner, checked against a ticket, kept until released."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..wire.control import StreamProgress
+from ..wire.errors import ConflictError, NotReadyError
+from ..wire.http import PlannerClient, retrying
+from ..wire.step_plan import StepPlan, plans_from_bytes
+from ..wire.tickets import MaterializeTicket
+
+FETCH_AHEAD = 8
+"""Steps beyond the ticket's that one request asks for along: they will be wanted next."""
+FETCH_DEADLINE_S = 10.0
+MAX_PIECES = 1 << 20
+"""Pieces of all slices kept together, about 72 bytes each."""
+
+
+class SliceKey(NamedTuple):
+    """A step as one set of partitions sees it."""
+
+    run: str
+    stream: str
+    generation: int
+    partitions: tuple[tuple[int, int, int], ...]
+    step: int
+
+
+class PlanSlices:
+    """Slices of plans by ticket, for any number of threads."""
+
+    def __init__(self, planner_url: str) -> None:
+        self._planner_url = planner_url
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[SliceKey, StepPlan] = OrderedDict()
+        self._num_pieces = 0
+
+    def of_ticket(self, ticket: MaterializeTicket) -> list[StepPlan]:
+        """The ticket's steps, cut to its partitions and dp ranks.
+
+        Raises:
+            ConflictError: The planner holds another plan of a step than the ticket speaks of; names the step.
+            NotReadyError: A step is not planned.
+            LoadmasterError: What the planner answered.
+        """
+        steps = range(ticket.first_step, ticket.last_step)
+        return [
+            self._checked(ticket, step, digest).of_ranks(set(ticket.dp_ranks))
+            for step, digest in zip(steps, ticket.digests, strict=True)
+        ]
+
+    def take_released(self, progress: StreamProgress) -> list[StepPlan]:
+        """Hand over, once, the kept slices of steps below a stream's released step; fenced generations' too."""
+        with self._lock:
+            done = [key for key in self._plans if _is_behind(key, progress)]
+            return [self._pop(key) for key in sorted(done, key=lambda key: key.step)]
+
+    def _checked(self, ticket: MaterializeTicket, step: int, digest: str) -> StepPlan:
+        key = _key(ticket, step)
+        with self._lock:
+            plan = self._plans.get(key)
+        if plan is None or plan.digest != digest:  # a step that was not bound yet may have been planned anew
+            self._fetch(ticket, step)
+            with self._lock:
+                plan = self._plans.get(key)
+        if plan is None:
+            raise NotReadyError(f"run {ticket.run!r} stream {ticket.stream!r}: step {step} is not planned")
+        if plan.digest != digest:
+            raise ConflictError(
+                f"run {ticket.run!r} stream {ticket.stream!r} generation {ticket.generation}: the plan of step {step} "
+                f"must have digest {digest[:16]}, the planner's has {plan.digest[:16]}"
+            )
+        return plan
+
+    def _fetch(self, ticket: MaterializeTicket, step: int) -> None:
+        path = f"/runs/{ticket.run}/streams/{ticket.stream}/generations/{ticket.generation}/plans"
+        partitions = ",".join(":".join(map(str, triple)) for triple in ticket.partitions)
+        query = {"first": step, "last": ticket.last_step + FETCH_AHEAD, "partitions": partitions}
+        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
+        try:
+            data = retrying(lambda: planner.request("GET", path, query=query), deadline_s=FETCH_DEADLINE_S)
+        finally:
+            planner.close()
+        with self._lock:
+            for plan in plans_from_bytes(data):
+                self._put(_key(ticket, plan.step), plan.of_partitions(ticket.partitions))
+
+    def _put(self, key: SliceKey, plan: StepPlan) -> None:
+        if key in self._plans:
+            self._pop(key)
+        self._plans[key] = plan
+        self._num_pieces += len(plan.pieces)
+        while self._num_pieces > MAX_PIECES and len(self._plans) > 1:
+            self._pop(next(iter(self._plans)))
+
+    def _pop(self, key: SliceKey) -> StepPlan:
+        plan = self._plans.pop(key)
+        self._num_pieces -= len(plan.pieces)
+        return plan
+
+
+def _key(ticket: MaterializeTicket, step: int) -> SliceKey:
+    partitions = tuple(sorted(_triple(triple) for triple in ticket.partitions))
+    return SliceKey(ticket.run, ticket.stream, ticket.generation, partitions, step)
+
+
+def _triple(values: Sequence[int]) -> tuple[int, int, int]:
+    source, k, of = values
+    return source, k, of
+
+
+def _is_behind(key: SliceKey, progress: StreamProgress) -> bool:
+    if (key.run, key.stream) != (progress.run, progress.stream):
+        return False
+    return key.generation < progress.generation or (key.generation == progress.generation and key.step < progress.step)

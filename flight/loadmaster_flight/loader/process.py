@@ -1,0 +1,123 @@
+"""The process of a Source Loader: `loadmaster loader --planner URL`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..spec.manifest import SourceManifest
+from ..spec.run import RunSpec
+from ..wire.actor import ActorLink, ActorReport
+from ..wire.control import Role
+from ..wire.flight import end_with_parent, loopback_only, tune_process
+from .engine import LoaderEngine
+from .runs import OpenRuns
+from .service import LoaderService
+
+LOG = logging.getLogger(__name__)
+REGISTER_NEWS_S = 1.0
+
+
+class LoaderProcess:
+    """Link, engines and service of one loader, wired together. `close` it, or use `with`.
+
+    Args:
+        planner_url: `http://host:port`.
+        cache_dir: Where blocks of slow files are kept; None: nowhere.
+        workers: Threads that transform; 0: one a core.
+    """
+
+    def __init__(
+        self,
+        planner_url: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        cache_dir: Path | None = None,
+        workers: int = 0,
+    ) -> None:
+        loopback_only(f"grpc://{host}:{port}")
+        self._cache_dir, self._workers = cache_dir, workers
+        self.runs = OpenRuns(planner_url, self._open_engine)
+        self.service = LoaderService(
+            self.runs, planner_url=planner_url, ticket_key=self._ticket_key, host=host, port=port
+        )
+        self.link = ActorLink(
+            planner_url,
+            role=Role.LOADER,
+            address=self.service.address,
+            on_desired=self.service.follow,
+            report=lambda: ActorReport(stats=self.service.stats()),
+        )
+        self.link.start()
+
+    def close(self) -> None:
+        """Take leave of the planner, end streams, close the runs. Idempotent, at most a few seconds."""
+        self.service.draining.set()
+        self.link.close()
+        self.service.stop(grace_s=1.0)
+        self.runs.close()
+
+    def _open_engine(self, run: RunSpec, manifests: list[SourceManifest]) -> LoaderEngine:
+        return LoaderEngine(run, manifests, cache_dir=self._cache_dir, workers=self._workers)
+
+    def _ticket_key(self) -> bytes:
+        return self.link.ticket_key
+
+    def __enter__(self) -> LoaderProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends; a second signal ends at once."""
+    args = _parse(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    tune_process()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(1) if stop.is_set() else stop.set())
+    if args.parent_pipe:
+        end_with_parent(stop)
+    cache_dir = args.state_dir / "cache" if args.state_dir else None
+    with LoaderProcess(
+        args.planner, host=args.host, port=args.port, cache_dir=cache_dir, workers=args.workers
+    ) as process:
+        _announce(process, args.ready_file, stop)
+        stop.wait()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # a call that a peer never ends must not hold the process
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="loadmaster loader", description="Run a Source Loader.")
+    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
+    parser.add_argument("--state-dir", type=Path, help="holds the cache of compressed files; none by default")
+    parser.add_argument("--workers", type=int, default=0, help="threads that transform; 0 takes one a core")
+    parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once registered")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    return parser.parse_args(argv)
+
+
+def _announce(process: LoaderProcess, path: Path | None, stop: threading.Event) -> None:
+    """Wait until the planner knows us, and say so."""
+    while not process.link.wait_registered(REGISTER_NEWS_S):
+        if stop.is_set():
+            return
+    LOG.info("loader at %s, registered with %s", process.service.address, process.link.planner.url)
+    if path is not None:
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"address": process.service.address, "pid": os.getpid()}))
+        part.replace(path)

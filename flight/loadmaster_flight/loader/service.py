@@ -1,0 +1,170 @@
+"""The Flight service of a Source Loader: metadata for the planner, pieces for constructors."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from ..wire.actions import Action
+from ..wire.control import HeartbeatReply, VerdictReport
+from ..wire.errors import BadRequestError, MovedError
+from ..wire.flight import FlightService, guarded
+from ..wire.http import PlannerClient, retrying
+from ..wire.schemas import METADATA, PIECES
+from ..wire.step_plan import StepPlan
+from ..wire.tickets import MaterializeTicket, MeasureTicket, verify
+from .admission import Admission
+from .plan_slices import PlanSlices
+from .runs import OpenRuns
+
+LOG = logging.getLogger(__name__)
+MESSAGE_BYTES = 8 << 20
+MAX_ROWS = 1 << 16
+"""Rows of one measure answer at most, all lanes together."""
+MEASURES_AT_ONCE = 16
+STREAMS_AT_ONCE = 64
+REPORT_DEADLINE_S = 10.0
+FAILED_REASON = "content failed when it was materialized"
+
+
+class LoaderService(FlightService):
+    """Serves MEASURE tickets (METADATA) and MATERIALIZE tickets (PIECES, one or more messages a step, in order).
+
+    Args:
+        runs: The engines.
+        planner_url: Has the plans, takes verdicts.
+        ticket_key: Gives the key that tickets are checked with.
+    """
+
+    def __init__(
+        self,
+        runs: OpenRuns,
+        *,
+        planner_url: str,
+        ticket_key: Callable[[], bytes],
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        super().__init__(host=host, port=port)
+        self._runs, self._planner_url, self._ticket_key = runs, planner_url, ticket_key
+        self._slices = PlanSlices(planner_url)
+        self._measures = Admission(MEASURES_AT_ONCE, "measure calls")
+        self._streams = Admission(STREAMS_AT_ONCE, "materialize streams")
+        self._lock = threading.Lock()
+        self._counts = {"measures": 0.0, "streams": 0.0, "steps_sent": 0.0, "bytes_sent": 0.0, "masked_pieces": 0.0}
+
+    def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
+        """Open what a ticket names; see `FlightService`."""
+        opened = verify(ticket, self._ticket_key())
+        if self.draining.is_set():
+            raise MovedError(f"loader {self.address} is stopping: resolve again")
+        if isinstance(opened, MeasureTicket):
+            return fl.RecordBatchStream(pa.Table.from_batches([self._measure(opened)], METADATA))
+        if isinstance(opened, MaterializeTicket):
+            _check(opened)
+            return fl.GeneratorStream(PIECES, guarded(self._materialize(opened)))
+        raise BadRequestError(f"a loader serves measure and materialize tickets, got a {type(opened).__name__}")
+
+    def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
+        """Run an action; see `FlightService`."""
+        if action is Action.HEALTH:
+            return {"status": "draining" if self.draining.is_set() else "ok"}
+        if action is Action.STATS:
+            return self.stats()
+        if action is Action.DRAIN:
+            self.draining.set()
+            return {}
+        raise BadRequestError(f"a loader has no action {action.value!r}")
+
+    def follow(self, desired: HeartbeatReply) -> None:
+        """Reconcile to a heartbeat's answer: free what every rank has, close runs that are not ours any more."""
+        for progress in desired.released:
+            engine = self._runs.engine_if_open(progress.run)
+            for plan in self._slices.take_released(progress):
+                if engine is not None:
+                    engine.release(plan)
+        self._runs.keep({lease.run for lease in desired.leases})
+
+    def stats(self) -> dict[str, float]:
+        """Counters, for people."""
+        with self._lock:
+            return self._counts | self._runs.stats()
+
+    def _measure(self, ticket: MeasureTicket) -> pa.RecordBatch:
+        num_rows = ticket.rows_per_lane * len(ticket.cursors)
+        if ticket.rows_per_lane < 1 or num_rows > MAX_ROWS:
+            raise BadRequestError(
+                f"rows_per_lane times the number of cursors must be in [1, {MAX_ROWS}], "
+                f"got {ticket.rows_per_lane} x {len(ticket.cursors)}"
+            )
+        with self._measures.place(), self._runs.using(ticket.run) as engine:
+            self._count(measures=1)
+            return engine.measure(ticket.source, ticket.epoch, ticket.cursors, ticket.rows_per_lane)
+
+    def _materialize(self, ticket: MaterializeTicket) -> Iterator[pa.RecordBatch]:
+        """Yield step by step; the place is taken here, because a stream that is never read ends no generator."""
+        with self._streams.place(), self._runs.using(ticket.run) as engine:
+            self._count(streams=1)
+            for plan in self._slices.of_ticket(ticket):
+                if self.draining.is_set():
+                    raise MovedError(f"loader {self.address} is stopping: resolve again")
+                pieces = engine.materialize([plan])
+                self._report_masked(ticket, plan, pieces)
+                self._count(steps_sent=1, bytes_sent=pieces.nbytes)
+                yield from messages(pieces)
+
+    def _report_masked(self, ticket: MaterializeTicket, plan: StepPlan, pieces: pa.RecordBatch) -> None:
+        """Have failed content journaled before it is sent."""
+        masked = np.flatnonzero(pieces.column("is_masked").to_numpy(zero_copy_only=False))
+        if not len(masked):
+            return
+        self._count(masked_pieces=len(masked))
+        planner = PlannerClient(self._planner_url)
+        try:
+            for row in pieces.take(pa.array(masked)).to_pylist():
+                place = {name: row[name] for name in ("source", "epoch", "shard", "block", "row")}
+                report = VerdictReport(
+                    stream=ticket.stream, generation=ticket.generation, step=plan.step, reason=FAILED_REASON, **place
+                )
+                LOG.warning("step %d: %s: %s", plan.step, FAILED_REASON, place)
+                _post(planner, ticket.run, report)
+        finally:
+            planner.close()
+
+    def _count(self, **amounts: float) -> None:
+        with self._lock:
+            for name, amount in amounts.items():
+                self._counts[name] += amount
+
+
+def _post(planner: PlannerClient, run: str, report: VerdictReport) -> None:
+    retrying(lambda: planner.request("POST", f"/runs/{run}/verdicts", body=report), deadline_s=REPORT_DEADLINE_S)
+
+
+def _check(ticket: MaterializeTicket) -> None:
+    num_steps = ticket.last_step - ticket.first_step
+    if num_steps < 0 or len(ticket.digests) != num_steps:
+        raise BadRequestError(
+            f"digests must hold one for each of {num_steps} steps from {ticket.first_step}, got {len(ticket.digests)}"
+        )
+    for triple in ticket.partitions:
+        if len(triple) != 3 or not 0 <= triple[1] < triple[2]:
+            raise BadRequestError(f"partitions must be [source, k, P] with 0 <= k < P, got {triple}")
+
+
+def messages(pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a step's pieces into messages of about MESSAGE_BYTES; a longer piece is a message of its own."""
+    if pieces.nbytes <= MESSAGE_BYTES:
+        yield pieces
+        return
+    ends = np.asarray(pieces.column("tokens").offsets.to_numpy(), np.int64)[1:] * 4
+    bounds = np.flatnonzero(np.diff(ends // MESSAGE_BYTES)) + 1
+    for start, stop in itertools.pairwise([0, *bounds.tolist(), pieces.num_rows]):
+        yield pieces.slice(start, stop - start)
