@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadmaster_flight.sources.blocks import RowFault
-from loadmaster_flight.wire.errors import SpecError
+from loadmaster_flight.wire.errors import SpecError, UnavailableError
 from loadmaster_flight.wire.schemas import Verdict
 
 from .conftest import ListBlock
@@ -80,8 +80,8 @@ def test_function_when_it_fails_once_then_the_row_is_good(build, function):
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), TimeoutError("slow"), MemoryError()])
-def test_function_when_the_machine_fails_then_no_verdict_but_the_error(build, function, error):
-    with pytest.raises(type(error)):
+def test_function_when_the_machine_fails_then_no_verdict_but_a_retryable_error(build, function, error):
+    with pytest.raises(UnavailableError, match=f"source web: its transform failed: {type(error).__name__}"):
         run(build, function("make"), raiser(error))
 
 

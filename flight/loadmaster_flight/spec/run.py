@@ -78,7 +78,7 @@ class RunSpec(SpecModel):
     """By default equal shares of all sources that no evaluation names."""
     batch: BatchSpec
     mesh: MeshSpec = MeshSpec()
-    strategy: str = "bins_by_cost"
+    strategy: Literal["bins_by_cost"] = "bins_by_cost"
     """How a step's microbatches are placed on the ranks."""
     until: UntilSpec = UntilSpec()
     evaluation: dict[Name, EvaluationSpec] = Field(default_factory=dict)

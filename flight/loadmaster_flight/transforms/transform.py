@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..sources.blocks import Block, Int64Array, RowFault
+from ..wire.errors import UnavailableError
 from .chat import chat_of, token_spans
 from .chat_template import ChatTemplate, RenderedChat
 from .document import DocumentRule
-from .function import RowFunction, judged
+from .function import RowFunction, describe, judged
 from .sample import Int32Array, Measured, Outcome, bad, skipped
 from .text import text_of
 from .token_ids import token_ids_of
@@ -55,9 +56,13 @@ class Transform:
             rows_N: Shape (N,), int64 row numbers inside the block.
 
         Raises:
-            OSError: Reading failed, or a user function's own input or output did; nothing is said about any row.
+            UnavailableError: Memory, or a user function's own input or output, failed; that says nothing about a row,
+                and the call may be repeated. Names the source.
         """
-        return Measured.gather(self._encode(self.read(block, rows_N)))
+        try:
+            return Measured.gather(self._encode(self.read(block, rows_N)))
+        except (OSError, MemoryError) as error:
+            raise UnavailableError(f"source {self.source}: its transform failed: {describe(error)}") from error
 
     def decode(self, tokens: Sequence[int] | Int32Array) -> str | None:
         """Text of token ids, special tokens included; None without a tokenizer."""

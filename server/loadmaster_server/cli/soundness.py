@@ -1,0 +1,77 @@
+"""What a spec that is right field by field may still get wrong as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadmaster_flight.spec import BatchSpec, RunSpec, Shape
+from loadmaster_flight.spec.schedule import Ramp
+from loadmaster_flight.wire.errors import SpecError
+from loadmaster_server.freezing import joined
+
+BUILT_BYTES_PER_TOKEN = 8
+"""An assembled step holds token and label, int32 each."""
+MEASURED_BYTES_PER_TOKEN = 4
+
+
+def refuse_small_budgets(spec: RunSpec) -> None:
+    """A buffer that does not hold one step would stop the run at that step.
+
+    Raises:
+        SpecError: build_bytes or window_bytes is below the largest step that the schedule reaches.
+    """
+    step, num_tokens = largest_step(spec.batch)
+    per_token = {"build_bytes": BUILT_BYTES_PER_TOKEN, "window_bytes": MEASURED_BYTES_PER_TOKEN}
+    faults = []
+    for name, size_bytes in per_token.items():
+        budget, needed = getattr(spec.budgets, name), num_tokens * size_bytes
+        if budget < needed:
+            rule = f"must hold one step, {needed} bytes for the {num_tokens} tokens of step {step}, got {budget}"
+            faults.append(SpecError(f"budgets.{name}: {rule}", field=f"budgets.{name}"))
+    if faults:
+        raise joined(list(faults))
+
+
+def largest_step(batch: BatchSpec) -> tuple[int, int]:
+    """The step with the most tokens, and how many that are: ramps are largest at a knot."""
+    tokens = {step: batch.num_bins_at(step) * batch.capacity_at(step) for step in _knot_steps(batch)}
+    step = max(tokens, key=lambda s: (tokens[s], -s))
+    return step, tokens[step]
+
+
+def _knot_steps(batch: BatchSpec) -> list[int]:
+    return sorted({knot.at for ramp in (batch.seq_len, batch.microbatches) for knot in ramp.knots} | {0})
+
+
+def warnings_of(spec: RunSpec) -> list[str]:
+    """What does not stop a run from being created but will surprise later; each names field and value."""
+    return [*_idle_sources(spec), *_mesh_misfits(spec)]
+
+
+def _idle_sources(spec: RunSpec) -> Iterator[str]:
+    evaluated = {name for evaluation in spec.evaluation.values() for name in evaluation.sources}
+    for name in spec.sources:
+        ramp = spec.mixture.weights.get(name)
+        if name not in evaluated and (ramp is None or not any(knot.value > 0 for knot in ramp.knots)):
+            yield f"mixture.weights.{name}: has weight 0 at every step and no evaluation names it: it is never read"
+
+
+def _mesh_misfits(spec: RunSpec) -> Iterator[str]:
+    mesh, batch = spec.mesh, spec.batch
+    if isinstance(mesh.dp, int):
+        bad = next((g for g in _values(batch.microbatches, batch.g_multiple) if g % mesh.dp), None)
+        if bad is not None:
+            yield f"mesh.dp: must divide the microbatches of every step (or their g_multiple), got {mesh.dp} and {bad}"
+    if mesh.cp > 1 and batch.align % (2 * mesh.cp):
+        yield f"batch.align: must be a multiple of 2*cp = {2 * mesh.cp} for this mesh, got {batch.align}"
+    cut = 2 * mesh.cp * mesh.tp if mesh.cp * mesh.tp > 1 else 1
+    bad = next((c for c in _values(batch.seq_len, batch.c_multiple or batch.align) if c * batch.rows % cut), None)
+    if bad is not None:
+        yield f"batch.seq_len: must be a multiple of 2*cp*tp = {cut} for this mesh, got {bad}"
+
+
+def _values(ramp: Ramp, multiple: int) -> Iterator[int]:
+    """Values that a ramp takes after rounding; where it slides, the multiple itself stands for all of them."""
+    yield from (int(knot.value) // multiple * multiple for knot in ramp.knots)
+    if any(knot.shape is not Shape.STEP for knot in ramp.knots[:-1]):
+        yield multiple
