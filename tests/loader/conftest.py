@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,9 @@ from loadmaster_flight.loader.engine import LoaderEngine
 from loadmaster_flight.sources.inventory import freeze_source
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.transforms import build_transform
+from loadmaster_flight.wire.errors import LoadmasterError, NotFoundError, to_problem
 from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, WHOLE, Pieces, StepPlan, plans_to_bytes
 
 
 class ChunkFactory(Protocol):
@@ -103,6 +108,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def own_corpus(corpus: Path, tmp_path: Path) -> Path:
+    """A copy that a test may break."""
+    return Path(shutil.copytree(corpus, tmp_path / "corpus"))
+
+
+@pytest.fixture
 def make_run(corpus: Path, tokenizer_file: Path) -> Callable[..., Frozen]:
     """A frozen run over the corpus (or a copy of it elsewhere); keyword arguments are budgets."""
 
@@ -164,3 +175,140 @@ def make_engine(make_run: Callable[..., Frozen]) -> Iterator[Callable[..., Loade
     yield make
     for engine in engines:
         engine.close()
+
+
+class FakePlanner:
+    """A real HTTP server that knows one run, and plans that a test gives it.
+
+    Attributes:
+        plans: generation -> step -> whole plan.
+        released: What heartbeats are answered with.
+        verdicts: What was reported, in order.
+        requests: Paths of the GET requests, in order.
+    """
+
+    def __init__(self, spec: RunSpec, manifests: list[SourceManifest]) -> None:
+        self.definition = {"spec": spec.to_tree(), "manifests": [m.model_dump(mode="json") for m in manifests]}
+        self.plans: dict[int, dict[int, StepPlan]] = {}
+        self.released: list[dict[str, Any]] = []
+        self.leases = [{"run": spec.run, "source": s, "partition": 0, "partitions": 1} for s in range(len(manifests))]
+        self.verdicts: list[dict[str, Any]] = []
+        self.requests: list[str] = []
+        self.heartbeats: list[dict[str, Any]] = []
+        self.left: list[str] = []
+        self.key = bytes(range(32))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def get(self, path: str) -> bytes:
+        parts = urlsplit(path)
+        self.requests.append(path)
+        if parts.path == f"/api/v1/runs/{self.definition['spec']['run']}/definition":
+            return json.dumps(self.definition).encode()
+        if not parts.path.endswith("/plans"):
+            raise NotFoundError(f"nothing at {parts.path}")
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        triples = [tuple(map(int, item.split(":"))) for item in query["partitions"].split(",")]
+        known = self.plans.get(int(parts.path.split("/")[-2]), {})
+        steps = range(int(query["first"]), int(query["last"]))
+        return plans_to_bytes([known[step].of_partitions(triples) for step in steps if step in known])
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path == "/api/v1/actors":
+            beat = {"heartbeat_s": 0.02, "lease_s": 30.0}
+            return {"actor_id": "loader-1", "ticket_key_hex": self.key.hex(), **beat}
+        if path.endswith("/heartbeat"):
+            self.heartbeats.append(body)
+            return {"leases": self.leases, "released": self.released}
+        if path.endswith("/verdicts"):
+            self.verdicts.append(body)
+            return {}
+        raise NotFoundError(f"nothing at {path}")
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        planner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            timeout = 30.0
+
+            def do_GET(self) -> None:
+                self.answer(lambda: planner.get(self.path))
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                self.answer(lambda: json.dumps(planner.post(self.path, body)).encode())
+
+            def do_DELETE(self) -> None:
+                planner.left.append(self.path)
+                self.answer(lambda: b"{}")
+
+            def answer(self, call: Callable[[], bytes]) -> None:
+                try:
+                    status, data = 200, call()
+                except LoadmasterError as error:
+                    status, data = error.http_status, json.dumps(to_problem(error)).encode()
+                self.send_response(status)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+@pytest.fixture
+def make_planner() -> Iterator[Callable[[Frozen], FakePlanner]]:
+    """Fake planners, closed at the end of the test."""
+    planners: list[FakePlanner] = []
+
+    def make(frozen: Frozen) -> FakePlanner:
+        planners.append(FakePlanner(*frozen))
+        return planners[-1]
+
+    yield make
+    for planner in planners:
+        planner.close()
+
+
+class PlanFactory(Protocol):
+    def __call__(
+        self, step: int, rows: list[dict[str, Any]], cuts: list[tuple[int, int]] | None = ..., *, dp: int = ...
+    ) -> StepPlan: ...
+
+
+@pytest.fixture
+def plan_of() -> PlanFactory:
+    """Plans whose pieces are metadata rows, whole or cut to (first_token, num_tokens), dealt to 4 bins in turn."""
+
+    def make(
+        step: int, rows: list[dict[str, Any]], cuts: list[tuple[int, int]] | None = None, *, dp: int = 1
+    ) -> StepPlan:
+        rows = sorted(rows, key=lambda r: (r["source"], r["epoch"], r["shard"], r["block"], r["pos"]))
+        columns = {name: np.array([r.get(name, 0) for r in rows], np.int64) for name in PIECE_COLUMNS}
+        columns["first_token"] = np.array([first for first, _ in cuts] if cuts else [0] * len(rows), np.int64)
+        columns["num_tokens"] = np.array([num for _, num in cuts] if cuts else [WHOLE] * len(rows), np.int64)
+        columns["bin"] = np.arange(len(rows)) % 4
+        return StepPlan(
+            step=step,
+            num_bins=4,
+            seq_len=64,
+            dp=dp,
+            num_tokens=0,
+            global_valid_tokens=0,
+            weights_S=np.zeros(3, np.int64),
+            source_tokens_S=np.zeros(3, np.int64),
+            pieces=Pieces(**columns),
+        ).with_digest()
+
+    return make

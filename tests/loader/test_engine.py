@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +14,6 @@ import pytest
 from loadmaster_flight.loader.engine import LoaderEngine
 from loadmaster_flight.wire.errors import BadRequestError, SourceError, UnavailableError
 from loadmaster_flight.wire.schemas import METADATA, PIECES, Verdict
-from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, WHOLE, Pieces, StepPlan
 
 PROSE, CODE, CHATS = 0, 1, 2
 LANES = {PROSE: 3, CODE: 2, CHATS: 1}
@@ -44,30 +41,11 @@ def read_source(engine: LoaderEngine, source: int, *, rows: int, epoch: int = 0)
     return [row for lane in range(LANES[source]) for row in read_lane(engine, source, lane, rows=rows, epoch=epoch)]
 
 
-def plan_of(step: int, rows: list[dict[str, Any]], cuts: list[tuple[int, int]] | None = None) -> StepPlan:
-    """A plan whose pieces are the OK rows, whole or cut to (first_token, num_tokens)."""
-    rows = sorted(rows, key=lambda r: (r["source"], r["epoch"], r["shard"], r["block"], r["pos"]))
-    columns = {name: np.array([r.get(name, 0) for r in rows], np.int64) for name in PIECE_COLUMNS}
-    columns["first_token"] = np.array([first for first, _ in cuts] if cuts else [0] * len(rows), np.int64)
-    columns["num_tokens"] = np.array([num for _, num in cuts] if cuts else [WHOLE] * len(rows), np.int64)
-    return StepPlan(
-        step=step,
-        num_bins=4,
-        seq_len=64,
-        dp=1,
-        num_tokens=0,
-        global_valid_tokens=0,
-        weights_S=np.zeros(3, np.int64),
-        source_tokens_S=np.zeros(3, np.int64),
-        pieces=Pieces(**columns),
-    )
-
-
 def ok_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["verdict"] == Verdict.OK]
 
 
-def everything(engine: LoaderEngine, *, rows: int) -> tuple[list[dict[str, Any]], list[pa.RecordBatch]]:
+def everything(engine: LoaderEngine, plan_of: Any, *, rows: int) -> tuple[list[dict[str, Any]], list[pa.RecordBatch]]:
     """Metadata of all sources, and their samples as steps of 40 pieces."""
     measured = [row for source in LANES for row in read_source(engine, source, rows=rows)]
     kept = ok_rows(measured)
@@ -120,23 +98,25 @@ def test_measure_when_several_lanes_are_asked_answers_lane_by_lane(make_engine: 
 
 @pytest.mark.parametrize(("workers", "window_bytes", "shuffle_bytes"), [(1, 1 << 29, 1 << 28), (4, 1 << 16, 1 << 16)])
 def test_engine_when_budgets_and_threads_differ_yields_the_same_bytes(
-    make_engine: MakeEngine, workers: int, window_bytes: int, shuffle_bytes: int
+    make_engine: MakeEngine, workers: int, window_bytes: int, shuffle_bytes: int, plan_of: Any
 ) -> None:
-    reference_rows, reference_pieces = everything(make_engine(workers=2), rows=1000)
+    reference_rows, reference_pieces = everything(make_engine(workers=2), plan_of, rows=1000)
     engine = make_engine(workers=workers, window_bytes=window_bytes, shuffle_bytes=shuffle_bytes)
-    rows, pieces = everything(engine, rows=9)
+    rows, pieces = everything(engine, plan_of, rows=9)
     assert rows == reference_rows
     assert all(a.equals(b) for a, b in zip(pieces, reference_pieces, strict=True))
 
 
-def test_materialize_when_never_measured_makes_the_same_pieces(make_engine: MakeEngine) -> None:
+def test_materialize_when_never_measured_makes_the_same_pieces(make_engine: MakeEngine, plan_of: Any) -> None:
     first = make_engine()
     kept = ok_rows(read_source(first, CODE, rows=50))[5:60:3]
     expected = first.materialize([plan_of(3, kept)])
     assert make_engine().materialize([plan_of(3, kept)]).equals(expected)
 
 
-def test_materialize_when_window_holds_the_rows_reads_and_measures_nothing_again(make_engine: MakeEngine) -> None:
+def test_materialize_when_window_holds_the_rows_reads_and_measures_nothing_again(
+    make_engine: MakeEngine, plan_of: Any
+) -> None:
     engine = make_engine()
     kept = ok_rows(read_source(engine, PROSE, rows=200))
     before = engine.stats()
@@ -146,7 +126,7 @@ def test_materialize_when_window_holds_the_rows_reads_and_measures_nothing_again
     assert after["blocks_read"] == before["blocks_read"] == 9
 
 
-def test_materialize_when_sample_is_cut_joins_up_to_the_whole(make_engine: MakeEngine) -> None:
+def test_materialize_when_sample_is_cut_joins_up_to_the_whole(make_engine: MakeEngine, plan_of: Any) -> None:
     engine = make_engine()
     row = max(ok_rows(read_source(engine, CHATS, rows=100)), key=lambda r: r["num_tokens"])
     num = row["num_tokens"]
@@ -169,7 +149,7 @@ def targets(parts: list[dict[str, Any]]) -> set[int]:
     return found
 
 
-def test_materialize_when_plans_are_empty_yields_an_empty_batch(make_engine: MakeEngine) -> None:
+def test_materialize_when_plans_are_empty_yields_an_empty_batch(make_engine: MakeEngine, plan_of: Any) -> None:
     engine = make_engine()
     assert engine.materialize([]).schema.equals(PIECES)
     assert engine.materialize([plan_of(0, [])]).num_rows == 0
@@ -192,7 +172,7 @@ def test_measure_when_window_is_nearly_full_does_not_read_ahead(make_engine: Mak
     assert engine.stats()["window_bytes"] <= 1 << 16
 
 
-def test_release_when_all_is_delivered_frees_the_window(make_engine: MakeEngine, wait_until: Any) -> None:
+def test_release_when_all_is_delivered_frees_the_window(make_engine: MakeEngine, wait_until: Any, plan_of: Any) -> None:
     engine = make_engine()
     kept = ok_rows(read_source(engine, PROSE, rows=1000))
     plans = [plan_of(step, kept[step::4]) for step in range(4)]
@@ -204,12 +184,6 @@ def test_release_when_all_is_delivered_frees_the_window(make_engine: MakeEngine,
     for plan in plans[1:]:
         engine.release(plan)
     assert engine.stats()["window_bytes"] == 0
-
-
-@pytest.fixture
-def own_corpus(corpus: Path, tmp_path: Path) -> Path:
-    """A copy that a test may break."""
-    return Path(shutil.copytree(corpus, tmp_path / "corpus"))
 
 
 def test_measure_when_shard_changed_since_freezing_names_it(make_engine: MakeEngine, own_corpus: Path) -> None:

@@ -43,7 +43,6 @@ class LoaderProcess:
         cache_dir: Path | None = None,
         workers: int = 0,
     ) -> None:
-        loopback_only(f"grpc://{host}:{port}")
         self._cache_dir, self._workers = cache_dir, workers
         self.runs = OpenRuns(planner_url, self._open_engine)
         self.service = LoaderService(
@@ -81,6 +80,7 @@ class LoaderProcess:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends; a second signal ends at once."""
     args = _parse(argv)
+    loopback_only(f"grpc://{args.host}:{args.port}")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
     stop = threading.Event()

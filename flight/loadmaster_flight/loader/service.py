@@ -160,7 +160,7 @@ def _check(ticket: MaterializeTicket) -> None:
 
 
 def messages(pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a step's pieces into messages of about MESSAGE_BYTES; a longer piece is a message of its own."""
+    """Cut a step's pieces into messages of MESSAGE_BYTES, and at most its longest piece more."""
     if pieces.nbytes <= MESSAGE_BYTES:
         yield pieces
         return
