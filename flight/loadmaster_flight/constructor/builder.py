@@ -132,13 +132,23 @@ class StreamBuilder:
         with self._changed:
             return self._window is not None and self._window.is_over(step)
 
-    def schema_at(self, rank: int, step: int) -> pa.Schema | None:
-        """Schema of a step's batch: that of the built one, else what the run's spec says; None before it is known."""
+    def schema_at(self, rank: int, step: int, *, timeout_s: float) -> pa.Schema:
+        """Schema of a step's batch: that of the built one, else what the run's spec says, for which it waits.
+
+        Raises:
+            NotReadyError: The spec has not come within `timeout_s`.
+            LoadmasterError: The stream cannot be built, or is no longer served here.
+        """
         with self._changed:
+            self._changed.wait_for(lambda: self._spec or self._closed or self._failure, timeout_s)
+            if error := self._closed or (self._failure if self._spec is None else None):
+                raise error
+            if self._spec is None:
+                raise NotReadyError(f"stream {self.assignment.stream} of {self.assignment.run} is {self._status}")
             built = self._window.get(step) if self._window is not None else None
             if built is not None:
                 return built.batches[self._dp_of[rank]].schema
-            return batch_schema(seq_len=self._spec.batch.capacity_at(step)) if self._spec is not None else None
+            return batch_schema(seq_len=self._spec.batch.capacity_at(step))
 
     def status(self, step: int) -> str:
         """Why `step` is not there yet, for people."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from loadmaster_flight.wire.actions import Action
-from loadmaster_flight.wire.errors import BadRequestError, NotReadyError, UnavailableError
+from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
 from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify_as
@@ -46,9 +46,7 @@ class ConstructorService(FlightService):
         right = verify_as(RankTicket, ticket, self._ticket_key())
         builder = self._engine.reader(right)
         builder.open(right.rank, right.first_step)
-        schema = builder.schema_at(right.rank, right.first_step)
-        if schema is None:
-            raise NotReadyError(f"stream {right.stream} of run {right.run} has only just come to this constructor")
+        schema = builder.schema_at(right.rank, right.first_step, timeout_s=HEARTBEAT_S)
         return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema)))
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
