@@ -117,7 +117,8 @@ def _table_of(batch: pa.RecordBatch) -> RowTable:
         raise BadRequestError("num_tokens must be at least 1 where the verdict is OK, got a row of 0 tokens")
     spans_N = _spans_of(batch.column("loss_spans"))
     values_NF[:, VALID] = np.where(is_ok_N, values_NF[:, TOKENS] - 1, 0)
-    for i in np.flatnonzero(is_ok_N & (spans_N != None)):  # noqa: E711  (elementwise)
+    has_spans_N = np.array([spans is not None for spans in spans_N], bool)  # != would compare inside the spans
+    for i in np.flatnonzero(is_ok_N & has_spans_N):
         tokens = int(values_NF[i, TOKENS])
         values_NF[i, VALID] = count_valid(spans_N[i], 0, tokens, tokens)
     return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=_reasons_of(batch.column("reason")))
