@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.loader.chunk import Chunk, Place, SpanTable
-from loadmaster_flight.loader.window import CHUNK_ROWS, Holds, Window
+from loadmaster_flight.loader.entry import Holds
+from loadmaster_flight.loader.window import CHUNK_ROWS, Window
 
 PLACE = Place(0, 0, 3, 1)
 WHOLE = -1

@@ -9,10 +9,10 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,35 +25,16 @@ from ..wire.errors import BadRequestError, UnavailableError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, Pieces, StepPlan
 from .chunk import Int64Array, Place
+from .entry import Hold, Holds
 from .gather import Cargo, gather_pieces
-from .metadata import LanePart, lane_end, metadata_batch
+from .measuring import Measurer, Walk
+from .metadata import metadata_batch
 from .opened import OpenedSource
 from .shelf import BlockShelf
-from .window import Entry, Hold, Holds, Window
+from .window import Window
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Rows that a lane has met in one block, held in the window."""
-
-    unit_index: int
-    block_index: int
-    place: Place
-    start: int
-    stop: int
-    holds: list[Hold]
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """What a lane yielded, and where its reader stands now."""
-
-    lane: int
-    stretches: list[_Stretch]
-    is_over: bool
-    reader: LaneReader
+T = TypeVar("T")
 
 
 class LoaderEngine:
@@ -77,14 +58,13 @@ class LoaderEngine:
         self._names = [manifest.name for manifest in manifests]
         self._cache = BlockCache(cache_dir, run.budgets.cache_bytes) if cache_dir is not None else None
         self._window, self._shelf = Window(run.budgets.window_bytes), BlockShelf(run.budgets.shuffle_bytes)
-        # Readers wait for workers' results never, and workers for readers' never: the two pools cannot deadlock.
+        # No reader waits for a worker's result, and no worker for a reader's: the two pools cannot deadlock.
         self._readers = ThreadPoolExecutor(2 * num_workers, thread_name_prefix="loader-read")
-        self._workers = ThreadPoolExecutor(num_workers, thread_name_prefix="loader-work")
+        self._measurer = Measurer(self._window, num_workers)
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
-        self._ahead: dict[tuple[int, int, int], Future[None]] = {}
-        names = ("rows_measured", "tokens_measured", "pieces_sent", "lanes_read_ahead", "ahead_failures")
-        self._counts = dict.fromkeys(names, 0.0)
+        self._ahead: dict[tuple[int, int], Future[None]] = {}
+        self._counts = dict.fromkeys(("pieces_sent", "lanes_read_ahead", "ahead_failures"), 0.0)
         self._count_lock = threading.Lock()
         self._is_closed = False
 
@@ -107,7 +87,7 @@ class LoaderEngine:
         opened = self._source(source)
         with self._window.holding() as holds:
             walks = self._walk_all(holds, opened, epoch, cursors, rows_per_lane)
-            parts = [part for walk in walks for part in _parts(walk, source, epoch)]
+            parts = [part for walk in walks for part in walk.parts(source, epoch)]
             answer = metadata_batch(parts)
         if self._window.has_room(sum(part.chunk.size_bytes for part in parts)):
             self._read_ahead(opened, epoch, walks, rows_per_lane)
@@ -134,6 +114,8 @@ class LoaderEngine:
     def stats(self) -> dict[str, float]:
         """Counters and sizes, for people."""
         return self._counts | {
+            "rows_measured": float(self._measurer.num_rows),
+            "tokens_measured": float(self._measurer.num_tokens),
             "window_bytes": float(self._window.size_bytes),
             "window_evictions": float(self._window.num_evictions),
             "shelf_bytes": float(self._shelf.size_bytes),
@@ -145,8 +127,7 @@ class LoaderEngine:
         """Stop reading ahead and close the sources; running calls fail. Idempotent."""
         self._is_closed = True
         self._readers.shutdown(wait=True, cancel_futures=True)
-        self._workers.shutdown(wait=True, cancel_futures=True)
-        self._window.abort(UnavailableError(f"the loader of run {self._run.run!r} is closed"))
+        self._measurer.close()
         opened, self._opened = self._opened, {}
         for source in opened.values():
             source.close()
@@ -170,111 +151,60 @@ class LoaderEngine:
 
     def _walk_all(
         self, holds: Holds, opened: OpenedSource, epoch: int, cursors: Sequence[list[int]], rows_per_lane: int
-    ) -> list[_Walk]:
-        tasks = [
-            self._readers.submit(self._walk, holds, opened, epoch, c[0], opened.lane(epoch, c), rows_per_lane)
-            for c in cursors
-        ]
+    ) -> list[Walk]:
+        lanes = [opened.lane(epoch, cursor) for cursor in cursors]
+        tasks = [self._read(self._measurer.walk, holds, opened, lane, epoch, rows_per_lane) for lane in lanes]
         wait(tasks)  # all of them, even if one fails: they claim entries for `holds`
         return [task.result() for task in tasks]
 
-    def _walk(
-        self, holds: Holds, opened: OpenedSource, epoch: int, lane: int, reader: LaneReader, num_rows: int
-    ) -> _Walk:
-        """Read a lane's next rows and have those measured that are not yet; runs in the pool of readers."""
-        stretches: list[_Stretch] = []
-        while num_rows > 0:
-            found = reader.next_rows(num_rows)
-            if found is None:
-                return _Walk(lane, stretches, True, reader)
-            place = Place(opened.manifest.ordinal, epoch, found.shard, found.block)
-            start, stop = found.pos_start, found.pos_start + len(found.rows)
-            held = self._claim(holds, opened, place, lane, np.arange(start, stop), is_ahead=True)
-            stretches.append(_Stretch(found.unit_index, found.block_index, place, start, stop, held))
-            num_rows -= stop - start
-        return _Walk(lane, stretches, False, reader)
-
-    def _claim(
-        self, holds: Holds, opened: OpenedSource, place: Place, lane: int, positions: Int64Array, *, is_ahead: bool
-    ) -> list[Hold]:
-        """Hold the chunks of some rows and start to make what is missing."""
-        held, todo = self._window.claim(holds, place, lane, positions, is_ahead=is_ahead)
-        for i, entry in enumerate(todo):
-            try:
-                self._workers.submit(self._make, opened, entry)
-            except RuntimeError as error:  # the pool is shut down
-                for left in todo[i:]:
-                    self._window.fail(left, UnavailableError("the loader is stopping"))
-                raise UnavailableError("the loader is stopping") from error
-        return held
-
-    def _make(self, opened: OpenedSource, entry: Entry) -> None:
+    def _read(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         try:
-            chunk = opened.make(entry.place, entry.start, entry.stop)
-        except BaseException as error:
-            self._window.fail(entry, error)
-            return
-        self._count(rows_measured=chunk.num_rows, tokens_measured=len(chunk.tokens_T))
-        self._window.fill(entry, chunk)
+            return self._readers.submit(call, *arguments)
+        except RuntimeError as error:
+            raise UnavailableError(f"the loader of run {self._run.run!r} is closed") from error
 
-    def _read_ahead(self, opened: OpenedSource, epoch: int, walks: Iterable[_Walk], rows_per_lane: int) -> None:
+    def _read_ahead(self, opened: OpenedSource, epoch: int, walks: Iterable[Walk], rows_per_lane: int) -> None:
         """Go on with the lanes just measured: one request's worth and no further."""
         for walk in walks:
-            key = (opened.manifest.ordinal, epoch, walk.lane)
+            key = (opened.manifest.ordinal, walk.lane)
             running = self._ahead.get(key)
             if walk.is_over or (running is not None and not running.done()):
                 continue
             self._count(lanes_read_ahead=1)
-            self._ahead[key] = self._readers.submit(self._walk_ahead, opened, epoch, walk, rows_per_lane)
+            self._ahead[key] = self._read(self._walk_ahead, opened, walk.reader, epoch, rows_per_lane)
 
-    def _walk_ahead(self, opened: OpenedSource, epoch: int, walk: _Walk, num_rows: int) -> None:
+    def _walk_ahead(self, opened: OpenedSource, reader: LaneReader, epoch: int, num_rows: int) -> None:
         try:
             with self._window.holding() as holds:
-                self._walk(holds, opened, epoch, walk.lane, walk.reader, num_rows)
+                self._measurer.walk(holds, opened, reader, epoch, num_rows)
         except Exception as error:  # whoever asks for these rows will meet it
             self._count(ahead_failures=1)
-            LOG.debug("reading ahead in source %s lane %d: %s", opened.manifest.name, walk.lane, error)
+            LOG.debug("reading ahead in source %s at %s: %s", opened.manifest.name, reader.cursor, error)
 
     def _materialize_step(self, plan: StepPlan) -> pa.RecordBatch:
-        pieces = plan.pieces
-        held: list[Hold] = []
-        chunk_N = np.zeros(len(pieces), np.int64)
         with self._window.holding() as holds:
-            for place, lane, part in _by_place(pieces):
-                positions = pieces.pos[part]
-                found = self._claim(
-                    holds, self._source(place.source), place, lane, np.unique(positions), is_ahead=False
-                )
-                starts = np.array([hold.entry.start for hold in found], np.int64)
-                chunk_N[part] = len(held) + np.searchsorted(starts, positions, side="right") - 1
-                held += found
+            held, chunk_N = self._hold_pieces(holds, plan.pieces)
             chunks = [hold.future.result() for hold in held]
             cargo = Cargo(chunks=chunks, planned_M=[hold.lengths_N() for hold in held], chunk_N=chunk_N)
-            self._count(pieces_sent=len(pieces))
-            return gather_pieces(plan.step, pieces, cargo, source_names=self._names)
+            self._count(pieces_sent=len(plan.pieces))
+            return gather_pieces(plan.step, plan.pieces, cargo, source_names=self._names)
+
+    def _hold_pieces(self, holds: Holds, pieces: Pieces) -> tuple[list[Hold], Int64Array]:
+        """Hold the chunks of all pieces: the holds, and which of them each piece is in."""
+        held: list[Hold] = []
+        chunk_N = np.zeros(len(pieces), np.int64)
+        for place, lane, part in _by_place(pieces):
+            positions, opened = pieces.pos[part], self._source(place.source)
+            found = self._measurer.hold(holds, opened, place, lane, np.unique(positions), is_ahead=False)
+            starts = [hold.entry.start for hold in found]
+            chunk_N[part] = len(held) + np.searchsorted(starts, positions, side="right") - 1
+            held += found
+        return held, chunk_N
 
     def _count(self, **amounts: float) -> None:
         with self._count_lock:
             for name, amount in amounts.items():
                 self._counts[name] += amount
-
-
-def _parts(walk: _Walk, source: int, epoch: int) -> list[LanePart]:
-    """The walked rows as parts of chunks; waits until they are made."""
-    parts = [
-        LanePart(
-            lane=walk.lane,
-            unit_index=stretch.unit_index,
-            block_index=stretch.block_index,
-            place=stretch.place,
-            chunk=hold.future.result(),
-            start=max(stretch.start, hold.entry.start) - hold.entry.start,
-            stop=min(stretch.stop, hold.entry.stop) - hold.entry.start,
-        )
-        for stretch in walk.stretches
-        for hold in stretch.holds
-    ]
-    return [*parts, lane_end(walk.lane, source, epoch)] if walk.is_over else parts
 
 
 def _by_place(p: Pieces) -> list[tuple[Place, int, slice]]:

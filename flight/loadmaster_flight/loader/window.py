@@ -1,9 +1,7 @@
 """A byte-budgeted store of measured chunks: kept from measuring to delivery, evicted under pressure, made again.
 
-An entry stands for rows [start, stop) of a place and is in one of three states: being made (a future that is not
-done), resident (a chunk), or evicted (its lengths alone, so that the same rows are made again as they were).
-
-# N = rows of a chunk
+An entry is being made (a future that is not done), resident (a chunk), or evicted (its lengths alone, so that the same
+rows are made again as they were).
 """
 
 from __future__ import annotations
@@ -13,11 +11,11 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from .chunk import Chunk, Int64Array, Place
+from .entry import Entry, Hold, Holds
 
 CHUNK_ROWS = 64
 """Most rows of a chunk: the grain of parallel work and of eviction."""
@@ -25,54 +23,6 @@ MAX_GAP_ROWS = 8
 """Rows that nobody asked for are made too when they lie in a gap no longer than this."""
 MAX_EVICTED = 1 << 16
 """Evicted entries that are remembered; beyond it the oldest are forgotten."""
-
-
-class Entry:
-    """Rows [start, stop) of a place. Only the window changes it, under its lock."""
-
-    __slots__ = (
-        "chunk",
-        "future",
-        "is_done",
-        "is_stale",
-        "lane",
-        "lengths_N",
-        "num_delivered",
-        "pins",
-        "place",
-        "rank",
-        "start",
-        "stop",
-    )
-
-    def __init__(self, place: Place, lane: int, start: int, stop: int, rank: int) -> None:
-        self.place, self.lane, self.start, self.stop, self.rank = place, lane, start, stop, rank
-        self.future: Future[Chunk] | None = None
-        self.chunk: Chunk | None = None
-        self.lengths_N: Int64Array | None = None  # as first measured; -1 where the row was not OK
-        self.pins = self.num_delivered = 0
-        self.is_done = self.is_stale = False
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A pinned entry: its chunk is or will be in `future`, and stays until the hold is released."""
-
-    entry: Entry
-    future: Future[Chunk]
-
-    def lengths_N(self) -> Int64Array:
-        """Tokens of each row as first measured, -1 where unknown; call it when `future` is done."""
-        lengths_N = self.entry.lengths_N
-        assert lengths_N is not None, "a filled entry knows its lengths"
-        return lengths_N
-
-
-class Holds:
-    """Holds of one caller, and the entries among them that it must fill (or fail)."""
-
-    def __init__(self) -> None:
-        self.all: list[Hold] = []
 
 
 class Window:
