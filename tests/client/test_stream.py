@@ -155,7 +155,9 @@ def test_stream_when_a_step_is_not_planned_then_the_error_says_so_and_the_stream
     make_constructor(planner)
     stream = connect(planner, timeout_s=2.5)
     take(stream, 2)
-    with pytest.raises(DeadlineError, match=r"rank 0: step 2 of stream train .*: step 2 (waits for its plan|is not planned yet)"):
+    with pytest.raises(
+        DeadlineError, match=r"rank 0: step 2 of stream train .*: step 2 (waits for its plan|is not planned yet)"
+    ):
         next(stream)
     planner.planned = 4
     assert next(stream).step == 2
