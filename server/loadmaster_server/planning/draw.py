@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from loadmaster_flight.wire.errors import DataError
 from . import rows as r
 from .feed import Head, SourceFeed
 from .mixture import FairChoice, spread_credit, weights_of
-from .pieces import NUM_COLUMNS, PieceTable
+from .pieces import VALID, PieceTable
 from .rows import Int64Array, ObjectArray, count_valid
 from .rules import StepShape
 
@@ -48,24 +48,41 @@ class Draw:
     has_ended: bool
 
 
+def nothing_drawn(
+    feeds: Sequence[SourceFeed], shares_S: Sequence[int], credit_S: Sequence[int], *, has_ended: bool
+) -> Draw:
+    """The beginning of a step's draw, from the committed places of the feeds."""
+    return Draw(
+        pieces=PieceTable.empty(),
+        credit_S=list(credit_S),
+        weights_S=weights_of(shares_S, [not feed.state.is_exhausted for feed in feeds]),
+        heads={},
+        has_ended=has_ended,
+    )
+
+
 def draw(
-    feeds: Sequence[SourceFeed], shares_S: Sequence[int], credit_S: Sequence[int], shape: StepShape, amount: int,
-    *, counts_samples: bool, heads: Mapping[int, Head] | None = None,
+    feeds: Sequence[SourceFeed], shares_S: Sequence[int], earlier: Draw, shape: StepShape, amount: int, *,
+    counts_samples: bool,
 ) -> Draw:  # fmt: skip
-    """Draw pieces until they hold `amount` aligned tokens (layout pad: until there are `amount` of them).
+    """Draw pieces of `amount` more aligned tokens (layout pad: `amount` more pieces) on top of an earlier draw.
+
+    Drawing twice is the same as drawing the sum at once.
 
     Args:
         shares_S: Relative integer shares at this step, shape (S,).
-        credit_S: Credits before the step, shape (S,).
+        earlier: Where to go on; not changed.
         counts_samples: Shares count samples, not tokens.
-        heads: Go on from these places, which an earlier draw left, instead of the feeds' committed ones. Not changed.
+
+    Returns:
+        Both draws together.
 
     Raises:
         MissingRowsError: More rows must be measured.
         DataError: A source ended that must not, or an epoch yields nothing; names the source.
         RunPausedError: A source has too many bad rows.
     """
-    drawing = _Drawing(feeds, shares_S, credit_S, shape, counts_samples, heads or {})
+    drawing = _Drawing(feeds, shares_S, earlier, shape, counts_samples)
     drawing.run(amount)
     return drawing.result()
 
@@ -84,19 +101,18 @@ class _Drawing:
     """One draw in progress."""
 
     def __init__(
-        self, feeds: Sequence[SourceFeed], shares_S: Sequence[int], credit_S: Sequence[int], shape: StepShape,
-        counts_samples: bool, heads: Mapping[int, Head],
+        self, feeds: Sequence[SourceFeed], shares_S: Sequence[int], earlier: Draw, shape: StepShape,
+        counts_samples: bool,
     ) -> None:  # fmt: skip
-        self._feeds, self._shares_S, self._shape = feeds, shares_S, shape
+        self._feeds, self._shares_S, self._earlier, self._shape = feeds, shares_S, earlier, shape
         self._counts_samples = counts_samples
         self._longest = shape.row_len if shape.skips_long else None
-        self._heads = {source: replace(head) for source, head in heads.items()}
+        self._heads = {source: replace(head) for source, head in earlier.heads.items()}
         self._is_live_S = [not self._heads.get(feed.source, feed.state).is_exhausted for feed in feeds]
         self._next_tokens = [0] * len(feeds)
         self._log = _Log()
         self._is_stopped = False
-        self._weigh(credit_S)
-        self.weights_S = self._now_S
+        self._weigh(earlier.credit_S)
 
     def _weigh(self, credit_S: Sequence[int]) -> None:
         """Set the weights over the live sources, and hand them the credit of all others."""
@@ -168,15 +184,17 @@ class _Drawing:
 
     def result(self) -> Draw:
         return Draw(
-            pieces=self._pieces(),
+            pieces=PieceTable.concat([self._earlier.pieces, self._pieces()]),
             credit_S=self._choice.credit(),
-            weights_S=self.weights_S,
+            weights_S=self._earlier.weights_S,
             heads=self._heads,
             has_ended=self._is_stopped or not self._has_sources,
         )
 
     def _pieces(self) -> PieceTable:
         log = self._log
+        if not log.source:
+            return PieceTable.empty()
         source_N, row_N, first_N, tokens_N = (
             np.array(column, np.int64) for column in (log.source, log.row, log.first, log.tokens)
         )
@@ -198,8 +216,8 @@ def _pieces_of(
     sample_N = rows_NF[:, r.TOKENS]
     columns = [source_N, *(rows_NF[:, c] for c in (r.EPOCH, r.LANE, r.SHARD, r.BLOCK, r.POS))]
     columns += [first_N, tokens_N, sample_N, rows_NF[:, r.VALID], np.full(len(source_N), step)]
-    values_NP = np.stack(columns, axis=1) if len(source_N) else np.zeros((0, NUM_COLUMNS), np.int64)
+    values_NP = np.stack(columns, axis=1)
     for i in np.flatnonzero(tokens_N != sample_N):
         first, tokens, sample = int(first_N[i]), int(tokens_N[i]), int(sample_N[i])
-        values_NP[i, -2] = count_valid(spans_N[i], first, first + tokens, sample)
+        values_NP[i, VALID] = count_valid(spans_N[i], first, first + tokens, sample)
     return PieceTable(values_NP=values_NP, spans_N=spans_N)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import DataError, RunPausedError
 
 from .conservation import check_step
-from .draw import Draw, draw
+from .draw import Draw, draw, nothing_drawn
 from .feed import Head, SourceFeed
-from .mixture import weights_of
 from .pack import UNPLACED, pack
 from .pieces import PieceTable, cut_to, join_neighbours
 from .rows import Int64Array
@@ -60,10 +59,7 @@ def plan_membership(feeds: Sequence[SourceFeed], rules: StreamRules, state: Plan
         InternalError: The conservation check failed.
     """
     shape = rules.shape_at(state.step)
-    queue = cut_to(state.queue, shape.row_len)
-    drawn = _draw(feeds, rules, state, shape, shape.draw_until - _amount(queue, shape))
-    offered = PieceTable.concat([queue, drawn.pieces])
-    pieces, bin_N = pack(offered, shape)
+    drawn, offered, pieces, bin_N = _draw_and_pack(feeds, rules, state, shape)
     is_placed_N = bin_N != UNPLACED
     waiting = pieces.take(~is_placed_N)
     placed, bin_N = pieces.take(is_placed_N), bin_N[is_placed_N]
@@ -84,16 +80,29 @@ def plan_membership(feeds: Sequence[SourceFeed], rules: StreamRules, state: Plan
     )
 
 
-def _amount(queue: PieceTable, shape: StepShape) -> int:
-    return len(queue) if shape.layout is Layout.PAD else int(queue.aligned_N(shape.align).sum())
+def _draw_and_pack(
+    feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState, shape: StepShape
+) -> tuple[Draw, PieceTable, PieceTable, Int64Array]:
+    """Draw and pack, and again with a little more for as long as the bins do not fill.
+
+    Returns:
+        The draw, the pieces offered (queue and draw), the same as packed (possibly cut), and the bin of each.
+    """
+    queue, shares_S = cut_to(state.queue, shape.row_len), rules.shares_at(shape.step)
+    drawn = nothing_drawn(feeds, shares_S, state.credit_S, has_ended=state.has_ended)
+    for level in shape.draw_levels:
+        amount = level - _amount(queue, shape) - _amount(drawn.pieces, shape)
+        if not drawn.has_ended:
+            drawn = draw(feeds, shares_S, drawn, shape, amount, counts_samples=rules.counts_samples)
+        offered = PieceTable.concat([queue, drawn.pieces])
+        pieces, bin_N = pack(offered, shape)
+        if drawn.has_ended or _amount(pieces.take(bin_N != UNPLACED), shape) >= shape.is_full_at:
+            break
+    return drawn, offered, pieces, bin_N
 
 
-def _draw(feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState, shape: StepShape, amount: int) -> Draw:
-    shares_S = rules.shares_at(state.step)
-    if not state.has_ended:
-        return draw(feeds, shares_S, state.credit_S, shape, amount, counts_samples=rules.counts_samples)
-    weights_S = weights_of(shares_S, [not source.is_exhausted for source in state.sources])
-    return Draw(pieces=PieceTable.empty(), credit_S=list(state.credit_S), weights_S=weights_S, heads={}, has_ended=True)
+def _amount(pieces: PieceTable, shape: StepShape) -> int:
+    return len(pieces) if shape.layout is Layout.PAD else int(pieces.aligned_N(shape.align).sum())
 
 
 def _look_ahead(
@@ -109,23 +118,16 @@ def _look_ahead(
     if len(waiting) or drawn.has_ended:
         return not len(waiting), drawn
     following = _first_of_next(feeds, rules, state.step + 1, drawn)
-    if following is None or len(following.pieces):
+    if following is None or not following.has_ended or len(following.pieces) > len(drawn.pieces):
         return False, drawn
-    rest = Draw(
-        pieces=drawn.pieces,
-        credit_S=following.credit_S,
-        weights_S=drawn.weights_S,
-        heads=following.heads,
-        has_ended=True,
-    )
-    return True, rest
+    return True, replace(following, pieces=drawn.pieces, weights_S=drawn.weights_S)
 
 
 def _first_of_next(feeds: Sequence[SourceFeed], rules: StreamRules, step: int, drawn: Draw) -> Draw | None:
     """Draw one piece of the next step, for show; None: the next step will fail, and say why when its time comes."""
     shape, shares_S = rules.shape_at(step), rules.shares_at(step)
     try:
-        return draw(feeds, shares_S, drawn.credit_S, shape, 1, counts_samples=rules.counts_samples, heads=drawn.heads)
+        return draw(feeds, shares_S, drawn, shape, 1, counts_samples=rules.counts_samples)
     except (DataError, RunPausedError):
         return None
 

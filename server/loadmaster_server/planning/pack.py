@@ -13,6 +13,7 @@ import numpy as np
 
 from loadmaster_flight.spec import Layout
 
+from .exchange import exchange
 from .pieces import DRAWN_AT, PieceTable, part_of
 from .rows import Int64Array
 from .rules import StepShape
@@ -24,7 +25,7 @@ def best_fit(size_N: Sequence[int], num_bins: int, capacity: int) -> list[int]:
     """Put each piece, in the order given, into the fullest bin that has room; ties go to the lowest bin.
 
     Args:
-        size_N: Aligned tokens of each piece, >= 1.
+        size_N: Size of each piece, >= 1, in the unit of `capacity`.
 
     Returns:
         Bin of each piece, UNPLACED where none has room. O(N log N) on the distinct free sizes.
@@ -74,7 +75,10 @@ def pack(pieces: PieceTable, shape: StepShape) -> tuple[PieceTable, Int64Array]:
         return pieces, np.where(bin_N < shape.num_bins, bin_N, UNPLACED)
     order_N = packing_order(pieces, shape.align)
     bin_N = np.empty(len(pieces), np.int64)
-    bin_N[order_N] = best_fit(pieces.aligned_N(shape.align)[order_N].tolist(), shape.num_bins, shape.capacity)
+    size_N, capacity = pieces.aligned_N(shape.align) // shape.align, shape.capacity // shape.align
+    bin_N[order_N] = best_fit(size_N[order_N].tolist(), shape.num_bins, capacity)
+    is_fresh_N = pieces.values_NP[:, DRAWN_AT] == shape.step
+    exchange(size_N, bin_N, is_fresh_N, capacity, shape.num_bins, -(-shape.is_full_at // shape.align))
     return pieces, bin_N
 
 

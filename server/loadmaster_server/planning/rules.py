@@ -12,6 +12,8 @@ from loadmaster_flight.wire.errors import MeshError, NotFoundError
 from .mixture import shares_at
 
 MAX_BINS = 1 << 16
+GOAL_OCCUPANCY = 0.993
+OVERDRAW_LEVELS = (1, 2, 4, 8, 16)
 _MAX_STEPS_CHECKED = 100_000
 
 
@@ -34,12 +36,25 @@ class StepShape:
         return self.row_len * self.rows
 
     @property
-    def draw_until(self) -> int:
-        """Aligned tokens (layout pad: pieces) that queue and draw must reach together."""
+    def is_full_at(self) -> int:
+        """Aligned tokens (layout pad: pieces) that a step should place."""
         if self.layout is Layout.PAD:
             return self.num_bins * self.rows
+        return int(self.num_bins * self.capacity * GOAL_OCCUPANCY)
+
+    @property
+    def draw_levels(self) -> list[int]:
+        """Aligned tokens (layout pad: pieces) that queue and draw must reach together.
+
+        Best fit may need more choice than the first overdraw gives, where pieces are few and long: the next level
+        is drawn only if the step is not full yet.
+        """
+        if self.layout is Layout.PAD:
+            return [self.num_bins * self.rows]
         whole = self.num_bins * self.capacity
-        return whole + (int(whole * self.overdraw) if self.layout is Layout.PACK else 0)
+        if self.layout is Layout.CONCAT:
+            return [whole]
+        return [whole + int(whole * self.overdraw * times) for times in OVERDRAW_LEVELS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

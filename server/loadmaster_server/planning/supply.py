@@ -33,7 +33,7 @@ def rows_per_step(feeds: Sequence[SourceFeed], rules: StreamRules, step: int) ->
     shape = rules.shape_at(step)
     is_pad = shape.layout is Layout.PAD
     scale = math.fsum(count if is_pad else count * mean for count, mean in zip(count_S, mean_S, strict=True))
-    return [count * shape.draw_until / scale if scale else 0.0 for count in count_S]
+    return [count * shape.draw_levels[0] / scale if scale else 0.0 for count in count_S]
 
 
 def demands_of(
