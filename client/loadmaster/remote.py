@@ -13,6 +13,8 @@ from loadmaster_flight.wire.errors import (
     GoneError,
     InternalError,
     LoadmasterError,
+    MovedError,
+    NotReadyError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -26,6 +28,7 @@ from .joining import find_run, join
 
 READ_TIMEOUT_S = 10.0
 MAX_PAUSE_S = 2.0
+MAX_READY_PAUSE_S = 0.2
 CLOSE_S = 5.0
 REJOIN = "start again from your last checkpoint: connect(..., resume=state)"
 
@@ -136,7 +139,9 @@ class RemoteFeed:
                 if not error.retry and not isinstance(error, UnauthenticatedError):
                     raise
                 self._waiting_for = error.message
-                pause_s = 0.05 if self._position > before else min(pause_s * 1.6, MAX_PAUSE_S)
+                # What is only not there yet comes with a heartbeat of the constructor: no need to ask ever less often.
+                longest_s = MAX_READY_PAUSE_S if isinstance(error, (NotReadyError, MovedError)) else MAX_PAUSE_S
+                pause_s = 0.05 if self._position > before else min(pause_s * 1.6, longest_s)
                 self._stop.wait(pause_s)
 
     def _read_window(self) -> None:

@@ -261,6 +261,13 @@ def test_budget_when_it_is_below_one_step_then_steps_come_one_by_one(serve: Call
     assert steps == list(range(6))
 
 
+def test_ack_when_the_ticket_has_expired_then_it_counts_still(serve: Callable[..., tuple]) -> None:
+    _, process = serve()
+    list(messages(process, ticket(0, 1)))
+    acknowledge(process, ticket(expires_at=1.0), 1)
+    assert process.engine.progress()[0].step == 1
+
+
 @pytest.mark.parametrize("body", [{}, {"ticket_hex": 3, "step": 1}, {"ticket_hex": "zz", "step": 1}])
 def test_ack_when_the_body_is_wrong_then_it_is_refused(body: dict[str, object], serve: Callable[..., tuple]) -> None:
     _, process = serve()
