@@ -215,6 +215,12 @@ def test_measure_when_source_is_unknown_says_which_there_are(make_engine: MakeEn
         make_engine().measure(3, 0, [[0, 0, 0, 0]], 5)
 
 
+@pytest.mark.parametrize("cursor", [[3, 0, 0, 0], [-1, 0, 0, 0], [0, 0, 0], []])
+def test_measure_when_cursor_is_none_of_the_source_is_refused(make_engine: MakeEngine, cursor: list[int]) -> None:
+    with pytest.raises(BadRequestError, match=r"cursor of source 'prose'.*, lane in \[0, 3\)"):
+        make_engine().measure(PROSE, 0, [cursor], 5)
+
+
 def test_engine_when_closed_refuses_and_may_be_closed_again(make_engine: MakeEngine) -> None:
     engine = make_engine()
     engine.measure(PROSE, 0, [[0, 0, 0, 0]], 5)

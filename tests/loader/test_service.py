@@ -223,9 +223,18 @@ def test_materialize_when_ticket_contradicts_itself_is_refused(
         make_bench().read(materialize_ticket(plan_of(0, []), **changes))
 
 
-def test_measure_when_too_many_rows_are_asked_for_is_refused(make_bench: Any) -> None:
-    with pytest.raises(BadRequestError, match=r"rows_per_lane.*65536"):
-        make_bench().read(measure_ticket(source=0, cursors=[[0, 0, 0, 0]], rows=1 << 20))
+def test_measure_when_too_many_rows_are_asked_for_answers_fewer(
+    make_bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "MAX_ROWS", 10)
+    cursors = [[lane, 0, 0, 0] for lane in range(3)]
+    found = make_bench().read(measure_ticket(source=0, cursors=cursors, rows=1 << 20))
+    assert found["lane"].to_pylist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_measure_when_no_rows_are_asked_for_is_refused(make_bench: Any) -> None:
+    with pytest.raises(BadRequestError, match="must be at least 1, got 0 and 1"):
+        make_bench().read(measure_ticket(source=0, cursors=[[0, 0, 0, 0]], rows=0))
 
 
 def test_measure_when_run_is_unknown_passes_on_what_the_planner_says(make_bench: Any) -> None:

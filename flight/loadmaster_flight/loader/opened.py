@@ -13,7 +13,7 @@ from ..sources.reader import SourceReader
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..transforms.build import build_transform
-from ..wire.errors import DataError, SourceError, UnavailableError
+from ..wire.errors import BadRequestError, DataError, SourceError, UnavailableError
 from .chunk import Chunk, Int64Array, Place, chunk_of
 from .shelf import BlockShelf, ShelfKey, ShelvedBlock
 
@@ -45,7 +45,16 @@ class OpenedSource:
         self._reader = SourceReader(manifest, spec, cache=cache)
 
     def lane(self, epoch: int, cursor: Sequence[int]) -> LaneReader:
-        """A reader of one lane's rows from a cursor [lane, unit_index, block_index, next_pos] on."""
+        """A reader of one lane's rows from a cursor [lane, unit_index, block_index, next_pos] on.
+
+        Raises:
+            BadRequestError: It is no such cursor of this source.
+        """
+        if len(cursor) != 4 or min(cursor) < 0 or cursor[0] >= self.manifest.lanes:
+            raise BadRequestError(
+                f"a cursor of source {self.manifest.name!r} must be [lane, unit_index, block_index, next_pos], lane "
+                f"in [0, {self.manifest.lanes}), got {list(cursor)}"
+            )
         at = _Standing(self, epoch)
         return LaneReader(
             self._reader, self.manifest, self._seed, epoch, cursor, read_block=at.read_block, order_of=at.order_of

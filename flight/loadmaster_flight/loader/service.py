@@ -26,8 +26,8 @@ from .runs import OpenRuns
 
 LOG = logging.getLogger(__name__)
 MESSAGE_BYTES = 8 << 20
-MAX_ROWS = 1 << 16
-"""Rows of one measure answer at most, all lanes together."""
+MAX_ROWS = 1 << 13
+"""Rows of one measure answer, all lanes together (but one a lane in any case): more are not done before a deadline."""
 MEASURES_AT_ONCE = 16
 STREAMS_AT_ONCE = 64
 REPORT_DEADLINE_S = 10.0
@@ -98,15 +98,15 @@ class LoaderService(FlightService):
             return self._counts | self._runs.stats()
 
     def _measure(self, ticket: MeasureTicket) -> pa.RecordBatch:
-        num_rows = ticket.rows_per_lane * len(ticket.cursors)
-        if ticket.rows_per_lane < 1 or num_rows > MAX_ROWS:
+        if ticket.rows_per_lane < 1 or not ticket.cursors:
             raise BadRequestError(
-                f"rows_per_lane times the number of cursors must be in [1, {MAX_ROWS}], "
-                f"got {ticket.rows_per_lane} x {len(ticket.cursors)}"
+                f"rows_per_lane and the number of cursors must be at least 1, "
+                f"got {ticket.rows_per_lane} and {len(ticket.cursors)}"
             )
+        rows_per_lane = min(ticket.rows_per_lane, max(1, MAX_ROWS // len(ticket.cursors)))
         with self._measures.place(), self._runs.using(ticket.run) as engine:
             self._count(measures=1)
-            return engine.measure(ticket.source, ticket.epoch, ticket.cursors, ticket.rows_per_lane)
+            return engine.measure(ticket.source, ticket.epoch, ticket.cursors, rows_per_lane)
 
     def _materialize(self, ticket: MaterializeTicket) -> Iterator[pa.RecordBatch]:
         """Yield step by step; the place is taken here, because a stream that is never read ends no generator."""
