@@ -60,6 +60,7 @@ class EmbeddedRun:
         """The batches of a planned step, by dp rank: one row per microbatch."""
         part = plan.of_ranks(self._dp_ranks)
         pieces = self._engine.materialize([part])
+        self._engine.release(plan)
         return {rank: assemble(part, pieces, self.spec.batch, rank) for rank in sorted(self._dp_ranks)}
 
     def __iter__(self) -> EmbeddedRun:
