@@ -97,7 +97,10 @@ def _take(column: pa.ChunkedArray, fields: list[str], rows_N: Int64Array) -> lis
 def _values(chunk: pa.Array, fields: list[str], rows_N: Int64Array) -> list[object]:
     if fields:
         chunk = pc.struct_field(chunk, fields)
-    taken = chunk.take(pa.array(rows_N))
+    try:
+        taken = chunk.take(pa.array(rows_N))
+    except pa.ArrowNotImplementedError:  # string views, and whatever holds them
+        return [_value(chunk[row]) for row in rows_N.tolist()]
     if pt.is_dictionary(taken.type):
         taken = taken.dictionary_decode()
     try:

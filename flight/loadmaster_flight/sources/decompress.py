@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -136,8 +137,8 @@ class ZstdPieces:
 
     def __init__(self, file: ShardFile) -> None:
         self._observed = ObservedFile(file.open_unmanaged())
-        source = pa.BufferedInputStream(pa.PythonFile(self._observed, mode="r"), buffer_size=_FETCH_BYTES)
-        self._stream = pa.CompressedInputStream(source, "zstd")
+        self._source = io.BufferedReader(self._observed, _FETCH_BYTES)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(self._source, mode="r"), "zstd")
         self._is_empty = file.size_bytes == 0
 
     def next_piece(self) -> bytes:
@@ -155,7 +156,7 @@ class ZstdPieces:
         """Arrow's decompressor cannot be copied."""
 
     def consumed_bytes(self) -> int:
-        return self._observed.tell()
+        return self._source.tell()
 
     def close(self) -> None:
-        self._observed.close()
+        self._source.close()

@@ -158,7 +158,9 @@ def _glob(fs: Any, pattern: str) -> list[Any]:
     root, rest = "/".join(parts[:fixed]) or "/", parts[fixed:]
     selector = pafs.FileSelector(root, recursive=len(rest) > 1, allow_not_found=True)
     found = [info for info in fs.get_file_info(selector) if info.type == pafs.FileType.File]
-    return sorted((info for info in found if _matches(info.path.split("/")[fixed:], rest)), key=lambda info: info.path)
+    depth = sum(1 for part in parts[:fixed] if part)  # some stores name a path with a leading slash, some without
+    fitting = (info for info in found if _matches(info.path.lstrip("/").split("/")[depth:], rest))
+    return sorted(fitting, key=lambda info: info.path)
 
 
 def _matches(parts: list[str], pattern: list[str]) -> bool:
@@ -204,6 +206,11 @@ class ObservedFile(io.RawIOBase):
         except OSError as error:
             self.io_error = error
             raise
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         self._handle.close()

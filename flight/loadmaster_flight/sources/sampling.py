@@ -14,6 +14,8 @@ from .line_stream import LineStream
 from .reader import SourceReader
 
 _SAMPLED_BYTES = 4 << 20
+_SAMPLED_PACKED_BYTES = 512 << 10  # fewer say little: decoders take their input in larger pieces
+_MOST_SAMPLED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +64,15 @@ def count_compressed(file: ShardFile, compression: Compression, block_bytes: int
 def _count_lines(stream: LineStream, file: ShardFile) -> Count:
     num_rows, seen_bytes = 0, 0
     try:
-        while seen_bytes < _SAMPLED_BYTES:
+        while not _has_enough(seen_bytes, stream.consumed_bytes()):
             lines = stream.next_block()
             num_rows += JsonBlock(lines.data, is_first=stream.block == 1, fault=lines.fault).num_rows
             seen_bytes += len(lines.data)
     except EndOfShardError:
         return Count(num_rows=num_rows, size_bytes=file.size_bytes, is_whole=True)
     return Count(num_rows=num_rows, size_bytes=min(stream.consumed_bytes(), file.size_bytes), is_whole=False)
+
+
+def _has_enough(seen_bytes: int, packed_bytes: int) -> bool:
+    is_enough = seen_bytes >= _SAMPLED_BYTES and packed_bytes >= _SAMPLED_PACKED_BYTES
+    return is_enough or seen_bytes >= _MOST_SAMPLED_BYTES
