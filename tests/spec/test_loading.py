@@ -114,6 +114,11 @@ def test_template_when_written_inline_then_it_is_no_path(load):
             "mesh: {order: [pp, dp, cp, cp]}\nbatch:",
             "RUN.yaml:17: mesh.order: must name pp, dp, cp and tp on",
         ),
+        (
+            "text: text",
+            "text: text\n      chat_template: a.jinja",
+            "RUN.yaml:8: sources.web.transform.chat_template: n",
+        ),
         ("batch:", "until: {steps: 1.5}\nbatch:", "RUN.yaml:17: until.steps: must be an integer, got 1.5"),
         ("batch:", "mixture: 3\nbatch:", "RUN.yaml:17: key 'mixture' is there twice, first on line 13"),
         (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadmaster_flight.sources.blocks import RowFault
@@ -103,6 +103,12 @@ def test_chat_when_it_cannot_be_used_then_verdict_and_reason_say_why(measure, va
     assert got.loss_spans[1] is None
 
 
+def test_chat_when_a_struct_fills_keys_with_null_then_the_template_does_not_see_them(build):
+    template = "{% for m in messages %}{{ 'call' if m.tool_calls is defined else m.content }}{% endfor %}"
+    filled = [{**message, "tool_calls": None} for message in CHAT]
+    assert learnt(build, filled, chat_template=template) == learnt(build, CHAT, chat_template=template)
+
+
 def test_chat_when_the_template_refuses_then_bad_with_its_words(measure):
     refusing = "{{ raise_exception('roles must alternate') }}"
     got = measure(CHAT, messages="messages", chat_template=refusing)
@@ -141,6 +147,7 @@ def test_template_when_it_knows_special_tokens_then_it_writes_them():
     assert template("{{ bos_token }}").render([]).text == "<s>"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=12)), min_size=1, max_size=5))
 def test_template_when_any_text_is_said_then_spans_are_exactly_the_assistants(turns):
     messages = [{"role": role, "content": text} for role, text in turns]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from .model import SpecModel
+from .model import SpecModel, refuse
 
 
 class SourceFormat(StrEnum):
@@ -53,10 +54,15 @@ class TransformSpec(SpecModel):
 
     @model_validator(mode="after")
     def _one_way(self) -> TransformSpec:
+        refuse(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[str]:
         given = [name for name in ("text", "messages", "tokens", "function") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"give exactly one of text, messages, tokens or function, got {given or 'none'}")
-        return self
+            yield f"give exactly one of text, messages, tokens or function, got {', '.join(given) or 'none'}"
+        if self.chat_template is not None and self.messages is None:
+            yield "chat_template needs messages: nothing else is rendered through a template"
 
     @property
     def is_template_file(self) -> bool:

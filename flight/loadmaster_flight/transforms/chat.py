@@ -28,7 +28,7 @@ def chat_of(value: object, template: ChatTemplate) -> RenderedChat | Outcome:
     fault = next(filter(None, map(_fault_of, range(len(value)), value)), None)
     if fault is not None:
         return bad(fault)
-    messages: Sequence[Message] = value
+    messages = [_without_nulls(message) for message in value]
     rendered = judged(lambda: template.render(messages), blame="chat template: ")
     return rendered if isinstance(rendered, Outcome) else _encodable(rendered)
 
@@ -42,6 +42,11 @@ def _fault_of(index: int, message: object) -> str | None:
     if not isinstance(message["role"], str):
         return f"messages[{index}].role must be a string, got {type(message['role']).__name__}"
     return None
+
+
+def _without_nulls(message: Message) -> Message:
+    """Columns of structs have every key in every row; a template must not take a null for a key that is there."""
+    return {key: item for key, item in message.items() if item is not None or key == "content"}
 
 
 def _encodable(rendered: RenderedChat) -> RenderedChat | Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from loadmaster_flight.spec import BatchSpec, RunSpec, Shape
@@ -12,6 +13,7 @@ from loadmaster_server.freezing import joined
 BUILT_BYTES_PER_TOKEN = 8
 """An assembled step holds token and label, int32 each."""
 MEASURED_BYTES_PER_TOKEN = 4
+STEPS_BETWEEN_KNOTS = 64
 
 
 def refuse_small_budgets(spec: RunSpec) -> None:
@@ -33,14 +35,21 @@ def refuse_small_budgets(spec: RunSpec) -> None:
 
 
 def largest_step(batch: BatchSpec) -> tuple[int, int]:
-    """The step with the most tokens, and how many that are: ramps are largest at a knot."""
-    tokens = {step: batch.num_bins_at(step) * batch.capacity_at(step) for step in _knot_steps(batch)}
+    """The step with the most tokens, and how many that are, looking at knots and at some steps between them.
+
+    One ramp alone is largest at a knot; where one rises while the other falls, their product may not be.
+    """
+    tokens = {step: batch.num_bins_at(step) * batch.capacity_at(step) for step in _telling_steps(batch)}
     step = max(tokens, key=lambda s: (tokens[s], -s))
     return step, tokens[step]
 
 
-def _knot_steps(batch: BatchSpec) -> list[int]:
-    return sorted({knot.at for ramp in (batch.seq_len, batch.microbatches) for knot in ramp.knots} | {0})
+def _telling_steps(batch: BatchSpec) -> set[int]:
+    knots = sorted({knot.at for ramp in (batch.seq_len, batch.microbatches) for knot in ramp.knots} | {0})
+    steps = set(knots)
+    for start, stop in itertools.pairwise(knots):
+        steps |= {start + (stop - start) * i // STEPS_BETWEEN_KNOTS for i in range(STEPS_BETWEEN_KNOTS)}
+    return steps
 
 
 def warnings_of(spec: RunSpec) -> list[str]:
