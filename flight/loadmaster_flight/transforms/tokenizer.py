@@ -121,9 +121,10 @@ def _open(path: str, mtime_ns: int, size_bytes: int) -> TokenizerFile:
 def _encode_on_calling_threads() -> None:
     """Let each encode_batch run on the thread that calls it, unless the environment says otherwise.
 
-    The loader calls from one thread a core. Measured with two threads on two cores, medians of 3: 7.8 MB/s so,
-    6.7 MB/s with the library's own pool beneath them, 6.4 MB/s with that pool and one thread. No pool also means
-    that nothing of it is lost in a fork.
+    The loader calls from one thread a core. Measured on two shared cores, medians (range) of 4 runs in MB/s: two
+    threads so 7.4 (7.0-8.1), two with the library's own pool beneath them 6.9 (6.6-8.3), one with that pool 6.6
+    (6.2-7.0). The first two are within noise of each other; what decides is that no second pool competes with the
+    loader's threads, and none is lost in a fork.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
