@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +30,20 @@ class FakeSource:
 
     def __post_init__(self) -> None:
         self._epochs: dict[int, list[list[dict[str, object]]]] = {}
+        self._batches: dict[tuple[int, int, int], pa.RecordBatch] = {}
 
     def lane_rows(self, epoch: int, lane: int) -> list[dict[str, object]]:
         """All rows of a lane in one epoch, in order, without its end."""
         if epoch not in self._epochs:
             self._epochs[epoch] = self._deal(epoch)
         return self._epochs[epoch][lane]
+
+    def _lane_batch(self, source: int, epoch: int, lane: int) -> pa.RecordBatch:
+        key = (source, epoch, lane)
+        if key not in self._batches:
+            rows = [*self.lane_rows(epoch, lane), _lane_end(lane)]
+            self._batches[key] = to_batch([{"source": source, "epoch": epoch} | row for row in rows])
+        return self._batches[key]
 
     def _deal(self, epoch: int) -> list[list[dict[str, object]]]:
         num_shards = -(-len(self.lengths) // self.rows_per_shard)
@@ -54,15 +64,14 @@ class FakeSource:
         row |= {"verdict": int(verdict), "reason": reason, "num_tokens": max(n, 0), "size_bytes": 0}
         return row | {"loss_spans": self.spans.get(i)}
 
-    def answer(self, demand: Demand, lane_at: int) -> list[dict[str, object]]:
-        """Rows for one of the demand's cursors."""
-        lane, unit, block, pos = demand.cursors[lane_at]
+    def answer(self, demand: Demand, lane_at: int) -> pa.RecordBatch:
+        """Rows for one of the demand's cursors, with the lane's end if they reach it."""
+        lane, *position = demand.cursors[lane_at]
         rows = self.lane_rows(demand.epoch, lane)
-        after = [r for r in rows if (r["unit_index"], r["block_index"], r["pos"]) >= (unit, block, pos)]
-        taken = after[: demand.rows_per_lane]
-        if len(taken) == len(after):
-            taken = [*taken, _lane_end(lane)]
-        return [{"source": demand.source, "epoch": demand.epoch} | r for r in taken]
+        first = bisect_left(rows, tuple(position), key=itemgetter("unit_index", "block_index", "pos"))
+        stop = first + demand.rows_per_lane
+        is_at_end = stop >= len(rows)
+        return self._lane_batch(demand.source, demand.epoch, lane)[first : len(rows) + 1 if is_at_end else stop]
 
 
 def _lane_end(lane: int) -> dict[str, object]:
@@ -79,8 +88,8 @@ def to_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 def feed_plainly(planner: StreamPlanner, sources: Sequence[FakeSource], demands: list[Demand]) -> None:
     """One batch a demand, lane by lane."""
     for demand in demands:
-        rows = [row for at in range(len(demand.cursors)) for row in sources[demand.source].answer(demand, at)]
-        planner.feed(to_batch(rows))
+        lanes = [sources[demand.source].answer(demand, at) for at in range(len(demand.cursors))]
+        planner.feed(pa.concat_batches(lanes))
 
 
 Feeder = Callable[[StreamPlanner, Sequence[FakeSource], list[Demand]], None]
@@ -115,6 +124,13 @@ class Rig:
             plans.append(self.next())
         return plans
 
+    def drawn_S(self) -> np.ndarray:
+        """Real tokens drawn so far per source: placed and queued ones."""
+        state = self.planner.state()
+        drawn = np.array(state.placed_tokens_S, np.int64)
+        np.add.at(drawn, state.queue.source_N, state.queue.tokens_N)
+        return drawn
+
     def tokens_of(self, plan: StepPlan) -> np.ndarray:
         """Real tokens of each piece of a plan."""
         p, out = plan.pieces, []
@@ -122,6 +138,16 @@ class Rig:
             fake = self.sources[source]
             out.append(fake.lengths[shard * fake.rows_per_shard + pos] if n == WHOLE else n)
         return np.array(out, np.int64)
+
+
+Piece = tuple[int, ...]
+
+
+def piece_set(plan: StepPlan) -> list[Piece]:
+    """The step's multiset of pieces, wherever they are placed."""
+    p = plan.pieces
+    columns = (p.source, p.epoch, p.lane, p.shard, p.block, p.pos, p.first_token, p.num_tokens)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def make_spec(
@@ -156,6 +182,11 @@ def make_spec(
 @pytest.fixture
 def spec_of() -> Callable[..., RunSpec]:
     return make_spec
+
+
+@pytest.fixture
+def pieces_of() -> Callable[[StepPlan], list[Piece]]:
+    return piece_set
 
 
 @pytest.fixture

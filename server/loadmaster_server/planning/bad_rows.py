@@ -48,6 +48,15 @@ class BadRows:
         if len(over):
             self.paused_at = int(at_B[-num_fresh:][over[0]]) - self._consumed
 
+    def forgive(self) -> None:
+        """Let the bad rows go up to the one that was too many; those that follow are judged afresh."""
+        if self.paused_at is None:
+            return
+        self._bad_at = self._bad_at[self._bad_at > self.paused_at + self._consumed]
+        self.paused_at = None
+        if len(self._bad_at):
+            self._judge(len(self._bad_at))
+
     def describe(self, rows: RowTable) -> str:
         """How many, and the last reasons, for the message of a pause."""
         assert self.paused_at is not None

@@ -191,6 +191,10 @@ class SourceFeed:
         """Consume what is left, rows that are not served, and end the source."""
         head.consumed, head.is_exhausted, head.is_moved = len(self.rows), True, True
 
+    def forgive_bad_rows(self) -> None:
+        """Go on after too many bad rows: a person has looked at them, or the log says that it went on."""
+        self._bad.forgive()
+
     # -- committing
 
     def commit(self, head: Head, *, longest: int | None) -> RowTable:

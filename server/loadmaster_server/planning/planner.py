@@ -118,6 +118,11 @@ class StreamPlanner:
         self._commit(membership, plan)
         return plan
 
+    def forgive_bad_rows(self) -> None:
+        """After a RunPausedError: let its bad rows go, so that `plan_next` goes on. Membership does not change."""
+        for feed in self._feeds:
+            feed.forgive_bad_rows()
+
     def unserved(self) -> Unserved:
         """What is drawn or begun but not placed: the queue, and the rests of samples that are partly served."""
         num = len(self._feeds)
