@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+# A busy machine must not fail a property: no deadlines, and no complaint about slow generation.
+settings.register_profile("loadmaster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loadmaster")
 
 SPECIAL_TOKENS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 PROSE = (

@@ -26,7 +26,6 @@ class Microbatch:
     Attributes:
         tokens: Shape (C,). Padding is 0.
         labels: Shape (C,), already shifted: the target of each token, -100 where there is no loss.
-        loss_mask: Shape (C,), bool: where labels count.
         position_ids: Shape (C,), restarting in each document.
         cu_seqlens: Segment boundaries from 0 to C, int32; the padded tail is a segment of its own.
         max_seqlen: Longest segment.
@@ -36,12 +35,16 @@ class Microbatch:
 
     tokens: Array
     labels: Array
-    loss_mask: Array
     position_ids: Array
     cu_seqlens: Array
     max_seqlen: int
     documents: Documents
     num_rows: int = 1
+
+    @property
+    def loss_mask(self) -> Array:
+        """Shape (C,), bool: where labels count."""
+        return self.labels != IGNORE_INDEX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +105,11 @@ class Batch:
 
     def microbatches(self) -> Iterator[Microbatch]:
         """The microbatches, in order."""
-        loss_mask, position_ids = self.loss_mask, self.position_ids
+        position_ids = self.position_ids
         for m in range(len(self)):
             yield Microbatch(
                 tokens=self.tokens[m],
                 labels=self.labels[m],
-                loss_mask=loss_mask[m],
                 position_ids=position_ids[m],
                 cu_seqlens=self.cu_seqlens[m],
                 max_seqlen=self.max_seqlen[m],

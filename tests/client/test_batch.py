@@ -89,6 +89,7 @@ def test_microbatches_when_iterated_then_they_are_the_rows(
     assert [m.tokens.tolist() for m in found] == [row["tokens"] for row in ROWS]
     assert [m.cu_seqlens.tolist() for m in found] == [row["cu_seqlens"] for row in ROWS]
     assert [m.max_seqlen for m in found] == [4, 8]
+    assert [m.loss_mask.sum().item() for m in found] == [3, 0]
     assert [len(m.documents) for m in found] == [2, 0]
     assert len(batch) == 2
 
