@@ -44,7 +44,7 @@ class PlanLoop:
         self._topic = str(key.stream_key)
         self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
         self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
-        self._total_tokens: list[int] = []
+        self._is_forgiving = False  # a person let the run go on: the bad rows that paused it are passed over once
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
 
@@ -74,6 +74,7 @@ class PlanLoop:
                 if generation.state in _OVER:
                     return
                 if generation.state is not GenerationState.OPEN:
+                    self._is_forgiving = True
                     self._store.bulletin.wait(self._topic, seen, LOOK_S)
                     continue
                 self._plan_or_report(generation)
@@ -108,8 +109,10 @@ class PlanLoop:
         self._store.bulletin.post(self._topic)
 
     def _plan_while_open(self, generation: GenerationRecord) -> None:
-        planner = restore(self._store, generation, self._next_plan)
-        self._total_tokens = self._tokens_before(generation)
+        planner = restore(self._store, generation, self._replay)
+        if planner.is_over and generation.end_step is None:  # its parent ended where it begins
+            self._store.generations.end(self.key, planner.step)
+            self._store.bulletin.post(self._topic)
         while not self._stop.is_set():
             seen = self._store.bulletin.seen(self._topic)
             generation = self._store.generations.get(self.key)
@@ -120,40 +123,48 @@ class PlanLoop:
             else:
                 self._commit(planner, self._next_plan(planner))
 
-    def _tokens_before(self, generation: GenerationRecord) -> list[int]:
-        summary = self._store.plans.lineage_summary(generation, generation.planned - 1)
-        num_sources = len(self._store.runs.definition(self.key.run).manifests)
-        return list(summary["total_tokens"]) if summary else [0] * num_sources
+    def _replay(self, planner: StreamPlanner) -> StepPlan:
+        """Plan a step that was planned before: what was too bad then has been let pass since."""
+        while True:
+            try:
+                return self._measure_and_plan(planner)
+            except RunPausedError:
+                planner.forgive_bad_rows()
 
     def _next_plan(self, planner: StreamPlanner) -> StepPlan:
-        while True:
-            if self._stop.is_set():
-                raise StoppedError
+        try:
+            return self._measure_and_plan(planner)
+        except RunPausedError:
+            if not self._is_forgiving:
+                raise
+        self._is_forgiving = False
+        planner.forgive_bad_rows()
+        return self._measure_and_plan(planner)
+
+    def _measure_and_plan(self, planner: StreamPlanner) -> StepPlan:
+        while not self._stop.is_set():
             try:
-                plan = planner.plan_next()
+                return planner.plan_next()
             except NeedMetadata as need:
                 for batch in self._fetcher.fetch(need.demands):
                     planner.feed(batch)
-            else:
-                return plan if plan.digest else plan.with_digest()
+        raise StoppedError
 
     def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
-        source_tokens = plan.source_tokens_S.tolist()
-        total_tokens = [a + b for a, b in zip(self._total_tokens, source_tokens, strict=True)]
-        record = _record(plan, source_tokens, total_tokens)
+        state = planner.state()
+        record = _record(plan, list(state.placed_tokens_S))
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
-        checkpoint = planner.state().to_bytes() if is_base else None
+        checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(planner.new_verdicts())
         self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
-        self._total_tokens = total_tokens
         self._store.bulletin.post(self._topic)
 
 
-def _record(plan: StepPlan, source_tokens: list[int], total_tokens: list[int]) -> PlanRecord:
+def _record(plan: StepPlan, total_tokens: list[int]) -> PlanRecord:
     summary = {
         "num_tokens": plan.num_tokens,
         "num_pieces": len(plan.pieces),
-        "source_tokens": source_tokens,
+        "source_tokens": plan.source_tokens_S.tolist(),
         "total_tokens": total_tokens,
         "weights": plan.weights_S.tolist(),
     }

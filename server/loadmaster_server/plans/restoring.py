@@ -10,7 +10,8 @@ import numpy as np
 from loadmaster_flight.wire.errors import DataError
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan, plans_from_bytes
 
-from ..planning.planner import PlannerState, StreamPlanner
+from ..planning.planner import StreamPlanner
+from ..planning.state import PlannerState
 from ..store import Definition, GenerationKey, GenerationRecord, Store
 
 LOGGED_STEPS = 16  # plans that are read from the log at once

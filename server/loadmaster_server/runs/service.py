@@ -141,17 +141,17 @@ def _parse(request: CreateRunRequest) -> Definition:
     names = [manifest.name for manifest in manifests]
     if names != spec.source_names:
         raise BadRequestError(f"manifests must be those of the sources {spec.source_names}, in order, got {names}")
+    for i, manifest in enumerate(manifests):
+        if manifest.ordinal != i:
+            raise BadRequestError(f"manifests[{i}].ordinal must be {i}, got {manifest.ordinal}")
     return Definition(spec=spec, manifests=manifests)
 
 
 def _parse_manifest(index: int, tree: dict[str, Any]) -> SourceManifest:
     try:
-        manifest = SourceManifest.model_validate(tree)
+        return SourceManifest.model_validate(tree)
     except ValidationError as error:
         raise BadRequestError(f"manifests[{index}]: {describe_faults(error.errors())}") from error
-    if manifest.ordinal != index:
-        raise BadRequestError(f"manifests[{index}].ordinal must be {index}, got {manifest.ordinal}")
-    return manifest
 
 
 def _manifest_trees(definition: Definition) -> list[dict[str, Any]]:

@@ -110,9 +110,15 @@ class GenerationRepository:
         with self._database.writing() as session:
             row = _locked(session, key)
             row.acknowledged = max(row.acknowledged, min(step, row.bound))
-            if row.end_step is not None and row.acknowledged >= row.end_step and row.state == GenerationState.OPEN:
-                row.state = GenerationState.ENDED
+            _end_if_acknowledged(row)
             return _record(row)
+
+    def end(self, key: GenerationKey, step: int) -> None:
+        """The stream ends before `step`, and nothing of it is left to plan."""
+        with self._database.writing() as session:
+            row = _locked(session, key)
+            row.end_step = step
+            _end_if_acknowledged(row)
 
     def bind(self, key: GenerationKey, through: int) -> GenerationRecord:
         """Raise the bound step, never beyond what is planned: from then on no edit can change those plans."""
@@ -158,6 +164,11 @@ def _locked(session: Session, key: GenerationKey) -> GenerationRow:
     if row is None:
         raise NotFoundError(f"there is no {key}")
     return row
+
+
+def _end_if_acknowledged(row: GenerationRow) -> None:
+    if row.end_step is not None and row.acknowledged >= row.end_step and row.state == GenerationState.OPEN:
+        row.state = GenerationState.ENDED
 
 
 def _primary(key: GenerationKey) -> tuple[str, str, int]:

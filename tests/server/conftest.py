@@ -1,0 +1,52 @@
+"""A planner over HTTP, and requests for runs over synthetic sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadmaster_flight.wire.control import CreateRunRequest
+from support.synthetic import LANES, UNITS, Cluster
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Starts planners with the fakes around them."""
+    with ExitStack() as stack:
+        yield lambda **kwargs: Cluster(tmp_path / "state", stack, **kwargs)
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A planner without any process around it yet."""
+    return make_cluster()
+
+
+@pytest.fixture
+def make_run() -> Callable[..., CreateRunRequest]:
+    """Requests for runs over synthetic sources `web` (share 0.75) and `code`."""
+
+    def make(run: str = "run", *, source: dict[str, Any] | None = None, **spec: Any) -> CreateRunRequest:
+        sources = {n: {"uri": f"{n}.jsonl", "transform": {"text": "text"}, **(source or {})} for n in ("web", "code")}
+        tree: dict[str, Any] = {
+            "run": run,
+            "sources": sources,
+            "mixture": {"weights": {"web": 3, "code": 1}},
+            "batch": {"seq_len": 64, "microbatches": 4},
+            "budgets": {"plan_ahead": 12, "bind_ahead": 4, "build_ahead": 2},
+        }
+        return CreateRunRequest(spec=tree | spec, manifests=[_manifest(i, name) for i, name in enumerate(sources)])
+
+    return make
+
+
+def _manifest(ordinal: int, name: str) -> dict[str, Any]:
+    shards = [{"uri": f"{name}-{i}.jsonl", "size_bytes": 1000, "etag": f"e{i}"} for i in range(LANES * UNITS)]
+    return {
+        "name": name, "ordinal": ordinal, "format": "jsonl", "lanes": LANES, "unit_kind": "shard",
+        "block_bytes": 4096, "shards": shards, "fingerprint": "f",
+    }  # fmt: skip

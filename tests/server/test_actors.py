@@ -1,0 +1,140 @@
+"""Registration, heartbeats, leases and their expiry over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from loadmaster_flight.wire.control import (
+    CreateRunRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Lease,
+    LoaderRoute,
+    RegisterReply,
+    RegisterRequest,
+    Role,
+    RunView,
+)
+from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
+from support.synthetic import Cluster, wait_for
+
+MakeRun = Callable[..., CreateRunRequest]
+
+
+def _register(cluster: Cluster, *, address: str = "grpc://127.0.0.1:9001", incarnation: str = "a") -> RegisterReply:
+    request = RegisterRequest(role=Role.LOADER, address=address, incarnation=incarnation)
+    return cluster.client.post("/actors", request, RegisterReply)
+
+
+def _beat(cluster: Cluster, actor_id: str, incarnation: str = "a") -> HeartbeatReply:
+    return cluster.client.post(
+        f"/actors/{actor_id}/heartbeat", HeartbeatRequest(incarnation=incarnation), HeartbeatReply
+    )
+
+
+def test_register_when_repeated_then_same_name_and_key(cluster: Cluster) -> None:
+    first, again = _register(cluster), _register(cluster)
+    assert first == again
+    assert bytes.fromhex(first.ticket_key_hex) == cluster.server.planner.store.ticket_key
+    assert (first.heartbeat_s, first.lease_s) == (0.05, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("grpc://10.0.0.1:80", "loopback"),
+        ("http://127.0.0.1:80", "address must look like grpc"),
+        ("grpc://127.0.0.1:" + "9" * 300, "address must have at most 255"),
+    ],
+)
+def test_register_when_address_is_wrong_then_bad_request(cluster: Cluster, address: str, says: str) -> None:
+    with pytest.raises(BadRequestError, match=says):
+        _register(cluster, address=address)
+
+
+def test_heartbeat_when_unknown_then_not_found(cluster: Cluster) -> None:
+    with pytest.raises(NotFoundError, match="register again"):
+        _beat(cluster, "loader-99")
+
+
+def test_heartbeat_when_another_incarnation_then_not_found(cluster: Cluster) -> None:
+    actor_id = _register(cluster).actor_id
+    with pytest.raises(NotFoundError, match="another incarnation"):
+        _beat(cluster, actor_id, incarnation="b")
+
+
+def test_heartbeat_when_silent_for_a_lease_then_not_found(cluster: Cluster) -> None:
+    actor_id = _register(cluster).actor_id
+    _beat(cluster, actor_id)
+    store = cluster.server.planner.store
+    wait_for(lambda: not store.actors.all(), what="the silent actor to be given up")
+    with pytest.raises(NotFoundError):
+        _beat(cluster, actor_id)
+
+
+def test_leave_when_repeated_then_fine(cluster: Cluster) -> None:
+    actor_id = _register(cluster).actor_id
+    for _ in range(2):
+        cluster.client.request("DELETE", f"/actors/{actor_id}")
+    with pytest.raises(NotFoundError):
+        _beat(cluster, actor_id)
+
+
+def test_leases_when_loaders_come_then_spread_by_share(cluster: Cluster, make_run: MakeRun) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    loaders = [cluster.loader() for _ in range(4)]
+
+    def held() -> list[tuple[int, int, int]]:
+        leases = [lease for loader in loaders for lease in loader.leases]
+        return sorted((lease.source, lease.partition, lease.partitions) for lease in leases)
+
+    wait_for(lambda: held() == [(0, 0, 3), (0, 1, 3), (0, 2, 3), (1, 0, 1)], what="one lease a loader")
+    assert [len(loader.leases) for loader in loaders] == [1, 1, 1, 1]
+
+
+def test_leases_when_a_loader_dies_then_the_others_take_over(cluster: Cluster, make_run: MakeRun) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    stays, dies = cluster.loader(), cluster.loader()
+    wait_for(lambda: dies.leases and stays.leases, what="both to have leases")
+    dies.kill()
+    whole = [Lease(run="run", source=source, partition=0, partitions=1) for source in (0, 1)]
+    wait_for(lambda: sorted(stays.leases, key=lambda lease: lease.source) == whole, what="the leases to move")
+
+
+def test_leases_when_a_loader_leaves_then_free_before_the_lease_ends(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster(lease_s=3600.0)
+    cluster.client.post("/runs", make_run(), RunView)
+    stays, leaves = cluster.loader(), cluster.loader()
+    wait_for(lambda: leaves.leases, what="a lease")
+    leaves.link.close(leave=True)
+    wait_for(lambda: {lease.partitions for lease in stays.leases} == {1}, what="the leases to move")
+
+
+def test_assignments_when_two_constructors_then_contiguous_blocks_with_routes(
+    cluster: Cluster, make_run: MakeRun
+) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    loader = cluster.loader()
+    constructors = [cluster.constructor(port) for port in (9001, 9002)]
+    cluster.open(8, mesh={"dp": 4, "tp": 2})
+    wait_for(lambda: all(c.assignments and c.assignments[0].loaders for c in constructors), what="assignments")
+    first, second = (c.assignments[0] for c in constructors)
+    assert (first.ranks, first.dp_of_rank) == ([0, 1, 2, 3], [0, 0, 1, 1])
+    assert (second.ranks, second.dp_of_rank) == ([4, 5, 6, 7], [2, 2, 3, 3])
+    assert first.mesh == {"pp": 1, "dp": 4, "cp": 1, "tp": 2}
+    assert list(first.mesh) == ["pp", "dp", "cp", "tp"]
+    assert (first.generation, first.first_step, first.build_ahead) == (0, 0, 2)
+    assert first.loaders == [LoaderRoute(address=loader.service.address, partitions=[[0, 0, 1], [1, 0, 1]])]
+
+
+def test_assignments_when_a_constructor_dies_then_its_ranks_move(cluster: Cluster, make_run: MakeRun) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    stays, dies = cluster.constructor(9001), cluster.constructor(9002)
+    cluster.open(2)
+    wait_for(lambda: dies.assignments, what="an assignment")
+    dies.kill()
+    wait_for(lambda: stays.assignments and stays.assignments[0].ranks == [0, 1], what="the ranks to move")

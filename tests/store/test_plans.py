@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from loadmaster_flight.wire.errors import GoneError, InternalError
+from loadmaster_server.store import (
+    Definition,
+    GenerationKey,
+    NewGeneration,
+    PlanRecord,
+    Store,
+    StreamKey,
+    VerdictKind,
+    VerdictRecord,
+)
+
+TRAIN = StreamKey(run="run", stream="train")
+BAD_ROW = VerdictRecord(
+    kind=VerdictKind.MEASURED, source=0, epoch=0, shard=1, block=0, row=5, verdict=2, reason="not UTF-8"
+)
+MakePlan = Callable[..., PlanRecord]
+
+
+@pytest.fixture
+def key(
+    store: Store, make_definition: Callable[..., Definition], make_new: Callable[..., NewGeneration]
+) -> GenerationKey:
+    """An open generation of run/train."""
+    store.runs.create(make_definition())
+    return store.generations.open(TRAIN, make_new()).key
+
+
+def test_commit_when_in_order_then_read_back(store: Store, key: GenerationKey, make_plan: MakePlan) -> None:
+    plans = [make_plan(step, is_final=step == 3) for step in range(4)]
+    for plan in plans:
+        store.plans.commit(key, plan, checkpoint=None)
+    generation = store.generations.get(key)
+    assert store.plans.read(key, 1, 3) == plans[1:3]
+    assert store.plans.read(key, 4, 9) == []
+    assert (generation.planned, generation.end_step) == (4, 4)
+
+
+def test_commit_when_a_step_is_left_out_then_refused(store: Store, key: GenerationKey, make_plan: MakePlan) -> None:
+    with pytest.raises(InternalError, match="step 1 was planned, but the next one to plan is 0"):
+        store.plans.commit(key, make_plan(1), checkpoint=None)
+    assert store.plans.read(key, 0, 9) == []
+
+
+def test_commit_when_fenced_then_gone_and_nothing_is_written(
+    store: Store, key: GenerationKey, make_plan: MakePlan, make_new: Callable[..., NewGeneration]
+) -> None:
+    store.generations.open(TRAIN, make_new())
+    with pytest.raises(GoneError, match="step 0 is not planned"):
+        store.plans.commit(key, make_plan(0), checkpoint=b"state", verdicts=[BAD_ROW])
+    assert store.plans.read(key, 0, 9) == []
+    assert store.plans.checkpoint(key, 9) is None
+    assert store.plans.num_verdicts("run") == 0
+
+
+def test_checkpoint_when_several_then_the_newest_at_or_before(
+    store: Store, key: GenerationKey, make_plan: MakePlan
+) -> None:
+    for step in range(6):
+        store.plans.commit(key, make_plan(step), checkpoint=b"%d" % step if step % 2 else None)
+    assert store.plans.checkpoint(key, 1) is None
+    assert store.plans.checkpoint(key, 5) == (4, b"3")
+    assert store.plans.checkpoint(key, 99) == (6, b"5")
+
+
+def test_journal_when_a_sample_is_judged_again_then_written_once(store: Store, key: GenerationKey) -> None:
+    store.plans.journal("run", [BAD_ROW, replace(BAD_ROW, row=6)])
+    store.plans.journal("run", [replace(BAD_ROW, epoch=1, reason="again")])
+    assert store.plans.num_verdicts("run") == 2
+
+
+def test_journal_when_masked_in_two_steps_then_both_are_kept(store: Store, key: GenerationKey) -> None:
+    masked = replace(BAD_ROW, kind=VerdictKind.MASKED, stream="train", step=4)
+    store.plans.journal("run", [BAD_ROW, masked, masked, replace(masked, step=9)])
+    assert store.plans.num_verdicts("run") == 3
+
+
+def test_lineage_summary_when_step_is_the_parents_then_from_its_log(
+    store: Store, key: GenerationKey, make_plan: MakePlan, make_new: Callable[..., NewGeneration]
+) -> None:
+    for step in range(4):
+        store.plans.commit(key, make_plan(step), checkpoint=None)
+    child = store.generations.open(TRAIN, make_new(parent=0, first_step=2))
+    store.plans.commit(child.key, replace(make_plan(2), summary={"total_tokens": [7, 7]}), checkpoint=None)
+    assert store.plans.lineage_summary(child, 1) == {"total_tokens": [20, 0]}
+    assert store.plans.lineage_summary(child, 2) == {"total_tokens": [7, 7]}
+    assert store.plans.lineage_summary(child, 3) is None
