@@ -115,6 +115,19 @@ def test_loader_when_planner_is_not_there_waits_and_can_be_terminated(
     assert not ready_file.exists()
 
 
+def test_loader_when_planner_hangs_can_be_terminated(
+    start_loader: StartLoader, ready_file: Path, wait_until: Any
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        process = start_loader(f"http://127.0.0.1:{mute.getsockname()[1]}")
+        mute.settimeout(60)
+        connection, _ = mute.accept()
+        with connection:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(END_S) in (0, 3)  # 3: it was cut off
+    assert not ready_file.exists()
+
+
 def test_main_when_host_is_not_loopback_refuses() -> None:
     with pytest.raises(BadRequestError, match="host must be a loopback address"):
         main(["--planner", "http://127.0.0.1:1", "--host", "0.0.0.0"])

@@ -14,6 +14,7 @@ import pytest
 from loadmaster_flight.loader import service as service_module
 from loadmaster_flight.loader.process import LoaderProcess
 from loadmaster_flight.wire.actions import Action
+from loadmaster_flight.wire.control import StreamProgress
 from loadmaster_flight.wire.errors import (
     BadRequestError,
     BusyError,
@@ -284,6 +285,21 @@ def test_follow_when_steps_are_released_frees_their_chunks(make_bench: Any, plan
     assert bench.loader.service.stats()["window_bytes"] > 0
     bench.planner.released = [{"run": RUN, "stream": "train", "generation": 1, "step": 2}]
     wait_until(lambda: bench.loader.service.stats()["window_bytes"] == 0, "the window to be freed")
+
+
+def test_take_released_when_generation_is_fenced_hands_over_what_was_delivered_alone(
+    make_bench: Any, plan_of: Any
+) -> None:
+    bench = make_bench()
+    rows = bench.measure(0, 3, 40)
+    plans = [plan_of(step, rows[step::3]) for step in range(3)]
+    bench.planner.plans[1] = {plan.step: plan for plan in plans}
+    bench.read(materialize_ticket(*plans))
+    slices = bench.loader.service._slices
+    assert slices.take_released(StreamProgress(run=RUN, stream="other", generation=9, step=9)) == []
+    fenced = StreamProgress(run=RUN, stream="train", generation=2, step=1)
+    assert [plan.step for plan in slices.take_released(fenced)] == [0]
+    assert slices.take_released(fenced) == []
 
 
 def test_follow_when_heartbeat_reports_carries_stats(make_bench: Any, wait_until: Any) -> None:

@@ -126,11 +126,10 @@ class LoaderEngine:
     def close(self) -> None:
         """Stop reading ahead and close the sources; running calls fail. Idempotent."""
         self._is_closed = True
+        for source in list(self._opened.values()):
+            source.close()  # first: it ends waits for lost storage
         self._readers.shutdown(wait=True, cancel_futures=True)
         self._measurer.close()
-        opened, self._opened = self._opened, {}
-        for source in opened.values():
-            source.close()
 
     def __enter__(self) -> LoaderEngine:
         return self

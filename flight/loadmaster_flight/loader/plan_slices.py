@@ -54,10 +54,14 @@ class PlanSlices:
         ]
 
     def take_released(self, progress: StreamProgress) -> list[StepPlan]:
-        """Hand over, once, the kept slices of steps below a stream's released step; fenced generations' too."""
+        """Hand over, once, the kept slices of steps below a stream's released step.
+
+        Slices of fenced generations go too; their later steps were not delivered and are not handed over.
+        """
         with self._lock:
-            done = [key for key in self._plans if _is_behind(key, progress)]
-            return [self._pop(key) for key in sorted(done, key=lambda key: key.step)]
+            keys = [key for key in self._plans if key[:2] == (progress.run, progress.stream)]
+            behind = sorted((k for k in keys if _is_behind(k, progress)), key=lambda key: key.step)
+            return [plan for key in behind if (plan := self._pop(key)).step < progress.step]
 
     def _checked(self, ticket: MaterializeTicket, step: int, digest: str) -> StepPlan:
         key = _key(ticket, step)
@@ -114,6 +118,5 @@ def _triple(values: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _is_behind(key: SliceKey, progress: StreamProgress) -> bool:
-    if (key.run, key.stream) != (progress.run, progress.stream):
-        return False
-    return key.generation < progress.generation or (key.generation == progress.generation and key.step < progress.step)
+    is_delivered = key.generation == progress.generation and key.step < progress.step
+    return is_delivered or key.generation < progress.generation

@@ -23,6 +23,8 @@ from .service import LoaderService
 
 LOG = logging.getLogger(__name__)
 REGISTER_NEWS_S = 1.0
+END_S = 2.5
+"""A stop that takes longer (storage or a planner that does not answer) is cut off."""
 
 
 class LoaderProcess:
@@ -94,6 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ) as process:
         _announce(process, args.ready_file, stop)
         stop.wait()
+        _end_hard_after(END_S)
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)  # a call that a peer never ends must not hold the process
@@ -109,6 +112,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once registered")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return parser.parse_args(argv)
+
+
+def _end_hard_after(limit_s: float) -> None:
+    timer = threading.Timer(limit_s, os._exit, [3])
+    timer.daemon = True
+    timer.start()
 
 
 def _announce(process: LoaderProcess, path: Path | None, stop: threading.Event) -> None:
