@@ -3,7 +3,7 @@
 python examples/demo.py [--exit] [--ranks 4] [--spec examples/demo.yaml]
 
 It is a script around two commands that you can give by hand: `loadmaster up RUN.yaml` and, once per rank,
-`python examples/train_gpt.py URL --run NAME`.
+`python examples/train_gpt.py URL --run-name NAME`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def train(
     up: Program,
 ) -> None:
     """Run the trainer once per rank until all are done; shows what rank 0 prints."""
-    command = [sys.executable, str(HERE / "train_gpt.py"), url, "--run", spec.run]
+    command = [sys.executable, str(HERE / "train_gpt.py"), url, "--run-name", spec.run]
     command += ["--checkpoint", str(folder / "gpt.pt"), *(f"--evaluate={name}" for name in spec.evaluation)]
     world = {"WORLD_SIZE": str(options.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [start(f"rank {rank}", command, folder, programs, RANK=str(rank), **world) for rank in range(options.ranks)]

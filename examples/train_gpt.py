@@ -2,7 +2,7 @@
 
 One process per rank. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are read as torchrun sets them:
 
-    torchrun --nproc-per-node 4 examples/train_gpt.py http://127.0.0.1:8400 --run demo --checkpoint gpt.pt
+    torchrun --nproc-per-node 4 examples/train_gpt.py http://127.0.0.1:8400 --run-name demo --checkpoint gpt.pt
 
 Four lines tie the loop to the loader: `connect`, the two `for`s, and `state_dict` in the checkpoint. What makes it
 correct is in `train_step`: documents do not see each other (`cu_seqlens`), and the loss is divided by the valid tokens
@@ -143,7 +143,7 @@ def evaluate(model: GPT, options: argparse.Namespace, stream_name: str) -> float
 def connect(options: argparse.Namespace, **more: Any) -> Any:
     """This rank's stream of batches."""
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    return loadmaster.connect(options.url, run=options.run, rank=rank, world_size=world_size, **more)
+    return loadmaster.connect(options.url, run=options.run_name, rank=rank, world_size=world_size, **more)
 
 
 def save(path: Path, model: GPT, optimizer: torch.optim.Optimizer, stream: Any) -> None:
@@ -213,7 +213,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Train a small GPT with batches from Loadmaster.")
     parser.add_argument("url", help="address of the planner, or a run spec (YAML) to load embedded")
-    parser.add_argument("--run", help="name of the run")
+    parser.add_argument("--run-name", help="name of the run")
     parser.add_argument("--checkpoint", type=Path, help="file to save to")
     parser.add_argument("--resume", action="store_true", help="go on from --checkpoint")
     parser.add_argument("--evaluate", metavar="STREAM", help="evaluation stream to run at the end")
