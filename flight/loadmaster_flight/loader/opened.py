@@ -71,7 +71,7 @@ class OpenedSource:
             shelved = self.shelved(place.shard, place.block)
         except EndOfShardError as error:
             raise self._missing(place, start, 0) from error
-        rows_N = self.order(shelved, place)[start:stop]
+        rows_N = self.order(shelved, place)[start:stop].copy()  # a view would keep the whole block's order
         if len(rows_N) != stop - start:
             raise self._missing(place, stop - 1, shelved.data.num_rows)
         try:
