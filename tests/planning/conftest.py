@@ -161,7 +161,10 @@ def make_spec(
     strategy: str = "bins_by_cost",
     **batch: object,
 ) -> RunSpec:
-    """A run of sources s0, s1, ...; `source` holds extra fields of all, or of each; `batch` those of the batch."""
+    """A run of sources s0, s1, ...; `source` holds extra fields of all, or of each; `batch` those of the batch.
+
+    `strategy` is set unchecked: planning takes names that a spec may not hold.
+    """
     extras = [source] * num_sources if isinstance(source, dict) else [*source, *[{}] * num_sources]
     names = [f"s{i}" for i in range(num_sources)]
     tree = {
@@ -174,9 +177,8 @@ def make_spec(
         "batch": {"seq_len": 1024, "microbatches": 8} | batch,
         "until": until or {},
         "evaluation": evaluation or {},
-        "strategy": strategy,
     }
-    return RunSpec.model_validate(tree)
+    return RunSpec.model_validate(tree).model_copy(update={"strategy": strategy})
 
 
 @pytest.fixture

@@ -157,12 +157,12 @@ class SourceFeed:
         is_found = head.place < num_ok
         row = self.ok_rows[head.place] if is_found else len(self.rows)
         epoch = int(self.rows.values_NF[row, EPOCH]) if is_found else self._epoch
-        self._check_passed(head, row, epoch)
+        self._check_passed(head, row, epoch, longest)
         if is_found:
             return self.ok_tokens[head.place]
         return None if self._is_past_end(self._epoch) else 0
 
-    def _check_passed(self, head: Head, row: int, epoch: int) -> None:
+    def _check_passed(self, head: Head, row: int, epoch: int, longest: int | None) -> None:
         if self._bad.paused_at is not None and self._bad.paused_at < row:
             raise RunPausedError(
                 f"source {self.rules.name}: {self._bad.describe(self.rows)}; max_bad_ratio is "
@@ -170,7 +170,8 @@ class SourceFeed:
                 source=self.rules.name,
             )
         if epoch > head.yielded_epoch + 1:
-            reasons = sorted({str(r) for r in self.rows.reasons_N[head.consumed : row] if r is not None})[:3]
+            passed = _not_served(self.rows.take(slice(head.consumed, row)), longest)
+            reasons = sorted(set(passed.reasons_N.tolist()))[:3]
             raise DataError(
                 f"source {self.rules.name}, epoch {head.yielded_epoch + 1}: every row of an epoch was skipped: "
                 f"reasons {', '.join(reasons) or 'none, it has no rows'}",
@@ -263,11 +264,13 @@ def _next_positions(values_NF: Int64Array) -> Int64Array:
 
 
 def _not_served(consumed: RowTable, longest: int | None) -> RowTable:
+    """The rows without those that are served, each with a reason."""
     verdict_N = consumed.values_NF[:, VERDICT]
     is_long_N = (verdict_N == Verdict.OK) & (consumed.values_NF[:, TOKENS] > (longest or np.iinfo(np.int64).max))
     rest = consumed.take(is_long_N | (verdict_N != Verdict.OK))
     was_ok_N = rest.values_NF[:, VERDICT] == Verdict.OK
     values_NF, reasons_N = rest.values_NF.copy(), rest.reasons_N.copy()
     values_NF[was_ok_N, VERDICT] = Verdict.SKIPPED
+    reasons_N[reasons_N == None] = "no reason given"  # noqa: E711  (elementwise)
     reasons_N[was_ok_N] = f"longer than {longest} tokens, and over_long is skip"
     return RowTable(values_NF=values_NF, spans_N=rest.spans_N, reasons_N=reasons_N)
