@@ -15,6 +15,7 @@ from .plans import PlanService, PlanSupervisor, plan_routes
 from .problems import add_problem_handlers
 from .runs import JoinService, RunService, TicketOffice, run_routes
 from .settings import PlannerSettings
+from .state_lock import StateLock
 from .store import Store
 
 MAX_REQUESTS_AT_ONCE = 512
@@ -26,10 +27,14 @@ class Planner:
 
     Args:
         settings: Where the store is, and how fast silence is noticed.
+
+    Raises:
+        ConflictError: Another planner works on the same state.
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
+        self._lock = StateLock(settings.state_dir)
         self.store = Store(settings.store_url)
         self.store.runs.retire_idle()
         self.actors = ActorService(self.store, heartbeat_s=settings.heartbeat_s, lease_s=settings.lease_s)
@@ -54,6 +59,7 @@ class Planner:
         self._supervisor.close()
         self.actors.close()
         self.store.close()
+        self._lock.close()
 
 
 def create_app(planner: Planner) -> FastAPI:

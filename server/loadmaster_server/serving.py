@@ -42,12 +42,17 @@ class PlannerServer:
 
     Raises:
         UnavailableError: The port is taken.
+        ConflictError: Another planner works on the same state.
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._socket = _listen(settings.host, settings.port)
         self.url = _url(self._socket)
-        self.planner = Planner(settings)
+        try:
+            self.planner = Planner(settings)
+        except BaseException:
+            self._socket.close()
+            raise
         config = uvicorn.Config(
             create_app(self.planner),
             log_config=None,

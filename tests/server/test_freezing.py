@@ -72,3 +72,43 @@ def test_shares_when_weights_differ_then_bytes_follow_them_but_never_below_a_blo
     assert shares["c"] == shares["d"] == BLOCK_BYTES
     assert abs(shares["a"] - 3 * shares["b"]) <= 3
     assert shares["a"] + shares["b"] <= 1 << 20
+
+
+def test_shares_when_weights_are_as_large_as_floats_get_then_are_still_in_proportion(make_run):
+    run = make_run({"a": 1.7e308, "b": 1.7e308, "c": 0.0}, shuffle_bytes=8 * BLOCK_BYTES)
+    assert shuffle_shares(run) == {"a": 4 * BLOCK_BYTES, "b": 4 * BLOCK_BYTES, "c": BLOCK_BYTES}
+
+
+def test_freeze_when_all_sources_share_a_fault_then_it_is_told_once(make_run, tmp_path):
+    run = make_run({"a": 1, "b": 1}).model_copy(update={"tokenizer": str(tmp_path / "none.json")})
+    with pytest.raises(LoadmasterError) as caught:
+        freeze_run(run)
+    assert len(caught.value.message.splitlines()) == 1
+    assert caught.value.details["field"] == "tokenizer"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            '{"txt": "the hold"}\n' * 70,
+            r"none of 70 rows can be served: null text \(70\).*columns of the first row: txt",
+        ),
+        ('{"text": \n' * 3, r"none of 3 rows can be served: broken JSON line"),
+        ('{"text": ""}\n{"text": " "}\n{}\n', r"empty text \(2\); null text \(1\)"),
+    ],
+)
+def test_freeze_when_no_row_of_a_small_source_can_be_served_then_refused_with_reasons(
+    make_run, tmp_path, content, reason
+):
+    run = make_run({"a": 1, "b": 1})
+    (tmp_path / "b.jsonl").write_text(content)
+    with pytest.raises(LoadmasterError, match=r"^source b: sources.b.uri: .*b.jsonl must hold a sample.*" + reason):
+        freeze_run(run)
+
+
+def test_freeze_when_one_row_in_the_last_block_can_be_served_then_accepted(make_run, tmp_path):
+    run = make_run({"a": 1})
+    (tmp_path / "a.jsonl").write_text('{"text": null}\n' * 9000 + '{"text": "the hold"}\n')
+    (manifest,) = freeze_run(run)
+    assert manifest.shards[0].size_bytes > 2 * BLOCK_BYTES

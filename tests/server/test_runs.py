@@ -111,6 +111,7 @@ def _raw(cluster: Cluster, method: str, path: str, body: bytes | None = None) ->
         ("POST", "/runs/run/streams/train/join", b'{"rank": "x"}', 400, "BAD_REQUEST", "body.rank"),
         ("GET", "/runs/run/streams/train/generations/0/plans?first=a&last=1", None, 400, "BAD_REQUEST", "query.first"),
         ("GET", "/runs/run/streams/train/generations/0/plans?first=0&last=1", None, 404, "NOT_FOUND", "run/train"),
+        ("GET", f"/runs/run/streams/x/generations/{10**30}/plans?first=0&last=1", None, 400, "BAD_REQUEST", "large"),
         ("GET", "/nowhere", None, 404, "NOT_FOUND", "GET /api/v1/nowhere"),
         ("PUT", "/runs", b"{}", 405, "BAD_REQUEST", "PUT /api/v1/runs"),
     ],

@@ -96,6 +96,8 @@ class MetadataFetcher:
             try:
                 return retrying(lambda: self._ask_owners(demand), deadline_s=NEWS_S, stop=self._stop, what="loaders")
             except RetryableError as error:
+                if self._stop.is_set():
+                    break
                 self._is_waiting = True
                 self._say(error.message)
         raise StoppedError
@@ -145,7 +147,10 @@ class MetadataFetcher:
             peer.close()
             raise
         with self._lock:
-            self._peers[address].append(peer)
+            if not self._stop.is_set():
+                self._peers[address].append(peer)
+                return
+        peer.close()
 
 
 def _split(demand: Demand, owners: dict[int, tuple[int, str]]) -> list[tuple[int, Demand]]:

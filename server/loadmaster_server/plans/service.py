@@ -54,7 +54,7 @@ class PlanService:
             records = self._store.plans.read(key, query.first, min(query.last, _reached(generation, query)))
             if records or _is_over(generation, query):
                 return generation, records
-            _check_going_on(generation)
+            _check_going_on(generation, query)
             left_s = until - time.monotonic()
             if left_s <= 0 or not self._store.bulletin.wait(topic, seen, left_s):
                 return generation, []
@@ -78,9 +78,9 @@ def _is_over(generation: GenerationRecord, query: PlanQuery) -> bool:
     return generation.end_step is not None and query.first >= generation.end_step
 
 
-def _check_going_on(generation: GenerationRecord) -> None:
+def _check_going_on(generation: GenerationRecord, query: PlanQuery) -> None:
     """Ranks learn why there is no plan: from the answer to the constructor that asks for it."""
-    if generation.state in (GenerationState.PAUSED, GenerationState.FAILED) and generation.planned <= generation.bound:
+    if generation.state in (GenerationState.PAUSED, GenerationState.FAILED) and query.first >= generation.planned:
         raise from_code(generation.code, generation.reason)
 
 

@@ -83,7 +83,8 @@ class JoinService:
         with self._lock:
             known = self._store.generations.joined_as(key, request.rank, request.nonce)
             if known is not None:
-                return self._still_open(known), []
+                self._store.generations.see(known.key, request.rank)
+                return _still_open(known), []
             parent = self._parent_of(key, request)
             meeting = self._meetings[key]
             meeting.enter(Entry(request=request, mesh=mesh, seen_s=time.monotonic()))
@@ -94,11 +95,6 @@ class JoinService:
         self._store.bulletin.post(str(key))
         self._store.bulletin.post(ACTORS)
         return generation, []
-
-    def _still_open(self, generation: GenerationRecord) -> GenerationRecord:
-        if generation.state is GenerationState.FENCED:
-            raise GoneError(f"{generation.key} was replaced by a newer one: connect again")
-        return generation
 
     def _open(self, key: StreamKey, entries: list[Entry], parent: int) -> GenerationRecord:
         nonces = [entry.request.nonce for entry in entries]
@@ -120,6 +116,12 @@ class JoinService:
                 bound=lineage[0].bound,
             )
         return next((g.key.generation for g in lineage if g.first_step <= request.step), lineage[-1].key.generation)
+
+
+def _still_open(generation: GenerationRecord) -> GenerationRecord:
+    if generation.state is GenerationState.FENCED:
+        raise GoneError(f"{generation.key} was replaced by a newer one: connect again")
+    return generation
 
 
 def _check_request(request: JoinRequest) -> None:

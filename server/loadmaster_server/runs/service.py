@@ -78,10 +78,10 @@ class RunService:
 
     def resume(self, run: str) -> RunView:
         """Let what is paused or failed of a run go on; a run that is not stopped is left alone."""
-        view = self.view(run)
+        self._store.runs.definition(run)
         for key in self._store.generations.resume(run):
             self._store.bulletin.post(str(key.stream_key))
-        return self.view(run) if view.state != GenerationState.OPEN else view
+        return self.view(run)
 
     def stream_view(self, key: StreamKey) -> StreamView:
         """Where a stream is, and whom it waits for."""

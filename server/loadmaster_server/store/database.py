@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from loadmaster_flight.wire.errors import InternalError, UnavailableError
+from loadmaster_flight.wire.errors import BadRequestError, InternalError, UnavailableError
 
 from .models import Base
 
@@ -103,6 +103,8 @@ def _translated() -> Iterator[None]:
     """SQL trouble leaves the store as one of our errors, without the statement's values."""
     try:
         yield
+    except OverflowError as error:
+        raise BadRequestError(f"a number is too large to be stored: {error}") from error
     except SQLAlchemyError as error:
         text = str(getattr(error, "orig", None) or type(error).__name__)
         if "locked" in text or getattr(error, "connection_invalidated", False):

@@ -1,0 +1,35 @@
+"""One planner at a time on one state folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from loadmaster_flight.wire.errors import ConflictError
+
+
+class StateLock:
+    """Holds a state folder for this planner; the kernel lets go of it when the process dies, however it dies.
+
+    Args:
+        state_dir: The folder; made when it is missing.
+
+    Raises:
+        ConflictError: Another planner has it.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        self._fd: int | None = os.open(state_dir / "planner.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise ConflictError(f"another planner works in {state_dir}: stop it, or name another state_dir") from error
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

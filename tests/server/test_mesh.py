@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadmaster_flight.spec import MeshSpec, RunSpec
+from loadmaster_flight.wire.errors import MeshError
+from loadmaster_server.runs.mesh import check_batch, check_coords, coords_of, resolve_mesh
+
+AXES = ("pp", "dp", "cp", "tp")
+
+
+def _spec(**batch: Any) -> RunSpec:
+    return RunSpec.model_validate(
+        {
+            "run": "run",
+            "sources": {"web": {"uri": "web.jsonl", "transform": {"text": "text"}}},
+            "mixture": {"weights": {"web": 1}},
+            "batch": {"seq_len": 256, "microbatches": 8} | batch,
+            "evaluation": {"held_out": {"sources": ["web"], "microbatches": 3}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "stated", "world_size", "sizes"),
+    [
+        ({}, {}, 6, (1, 6, 1, 1)),
+        ({"pp": 2, "tp": 2}, {}, 8, (2, 2, 1, 2)),
+        ({"dp": 4}, {}, 4, (1, 4, 1, 1)),
+        ({"dp": 4, "tp": 2}, {"dp": 2}, 2, (1, 2, 1, 1)),
+        ({"tp": 2}, {"cp": 2}, 8, (1, 4, 2, 1)),
+    ],
+)
+def test_resolve_when_sizes_fit_then_all_axes(
+    spec: dict[str, int], stated: dict[str, int], world_size: int, sizes: tuple[int, ...]
+) -> None:
+    mesh = resolve_mesh(MeshSpec.model_validate(spec), stated, world_size)
+    assert mesh == dict(zip(AXES, sizes, strict=True))
+
+
+def test_resolve_when_order_is_given_then_slowest_first() -> None:
+    spec = MeshSpec.model_validate({"order": ["dp", "pp", "tp", "cp"], "pp": 2})
+    assert list(resolve_mesh(spec, {}, 4).items()) == [("dp", 2), ("pp", 2), ("tp", 1), ("cp", 1)]
+
+
+@pytest.mark.parametrize(
+    ("stated", "world_size", "says"),
+    [
+        ({"dp": 3}, 4, "world_size = 4 ranks, got pp 1 . dp 3"),
+        ({"tp": 8}, 4, "got pp 1 . dp auto . cp 1 . tp 8"),
+        ({"tp": 0}, 4, "mesh.tp must be at least 1, got 0"),
+        ({"ep": 2}, 4, "got 'ep'"),
+    ],
+)
+def test_resolve_when_sizes_do_not_fit_then_names_the_numbers(
+    stated: dict[str, int], world_size: int, says: str
+) -> None:
+    with pytest.raises(MeshError, match=says):
+        resolve_mesh(MeshSpec(), stated, world_size)
+
+
+@given(st.lists(st.integers(1, 4), min_size=4, max_size=4))
+def test_coords_when_all_ranks_are_asked_then_each_place_once(sizes: list[int]) -> None:
+    mesh = dict(zip(AXES, sizes, strict=True))
+    places = [tuple(coords_of(mesh, rank).values()) for rank in range(math.prod(sizes))]
+    assert places == sorted(set(places))
+    assert len(places) == math.prod(sizes)
+
+
+def test_check_coords_when_they_differ_then_names_axis_and_both() -> None:
+    mesh = {"pp": 1, "dp": 2, "cp": 1, "tp": 2}
+    assert check_coords(mesh, 1, {"tp": 1}) == {"pp": 0, "dp": 0, "cp": 0, "tp": 1}
+    with pytest.raises(MeshError, match=r"rank 1 says dp = 1, but in the mesh \(pp 1, dp 2, cp 1, tp 2\) it is 0"):
+        check_coords(mesh, 1, {"dp": 1})
+    with pytest.raises(MeshError, match="got 'xp' from rank 1"):
+        check_coords(mesh, 1, {"xp": 1})
+
+
+@pytest.mark.parametrize(
+    ("batch", "mesh", "stream", "says"),
+    [
+        ({}, {"dp": 3}, "train", "got dp 3 and 8 microbatches in train"),
+        ({}, {"dp": 2}, "held_out", "got dp 2 and 3 microbatches in held_out"),
+        ({"align": 4}, {"cp": 4}, "train", "got cp 4 and align 4"),
+        ({"seq_len": 48, "align": 16}, {"cp": 2, "tp": 8}, "train", "got cp 2, tp 8 and 48 tokens"),
+        ({"microbatches": [{"at": 0, "value": 8}, {"at": 9, "value": 16}]}, {"dp": 2}, "train", "got dp 2 and 1 "),
+    ],
+)
+def test_check_batch_when_it_does_not_divide_then_names_the_numbers(
+    batch: dict[str, Any], mesh: dict[str, int], stream: str, says: str
+) -> None:
+    with pytest.raises(MeshError, match=says):
+        check_batch({"pp": 1, "dp": 1, "cp": 1, "tp": 1} | mesh, _spec(**batch), stream)
+
+
+def test_check_batch_when_ramp_has_a_multiple_then_dp_divides_that() -> None:
+    batch = {"microbatches": [{"at": 0, "value": 8}, {"at": 9, "value": 16}], "g_multiple": 8}
+    check_batch({"pp": 1, "dp": 4, "cp": 1, "tp": 1}, _spec(**batch), "train")

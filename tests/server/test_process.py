@@ -1,0 +1,110 @@
+"""`loadmaster planner` as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadmaster_flight.wire.control import CreateRunRequest, JoinReply, JoinRequest, RunView
+from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.http import PlannerClient
+from support.synthetic import DEADLINE_S, wait_for
+
+pytestmark = pytest.mark.processes
+START = "import sys; from loadmaster_server.cli.planner import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def spawn(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts planner processes; none outlives the test."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: str) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-c", START, "--state-dir", str(tmp_path / "state"), *args]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        children.append(subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def _ready(path: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = wait_for(lambda: path.exists() and json.loads(path.read_text()), what="the planner")
+    return facts
+
+
+def test_process_when_terminated_with_long_polls_open_then_ends_with_zero(
+    spawn: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, make_run: Callable[..., CreateRunRequest]
+) -> None:
+    child = spawn("--ready-file", str(tmp_path / "ready"))
+    facts = _ready(tmp_path / "ready")
+    assert facts["pid"] == child.pid
+    client = PlannerClient(facts["url"])
+    client.post("/runs", make_run(), RunView)
+    path = "/runs/run/streams/train"
+    client.post(f"{path}/join", JoinRequest(rank=0, world_size=1, nonce="n"), JoinReply)
+    is_asking = threading.Event()
+
+    def poll() -> None:
+        is_asking.set()
+        try:
+            client.request("GET", f"{path}/generations/0/plans", query={"first": 0, "last": 1, "wait_s": 20})
+        except LoadmasterError:
+            pass
+        client.close()
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    assert is_asking.wait(DEADLINE_S)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(10) == 0
+    thread.join(DEADLINE_S)
+    client.close()
+
+
+def test_process_when_the_parents_pipe_ends_then_ends(
+    spawn: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    child = spawn("--ready-file", str(tmp_path / "ready"), "--parent-pipe")
+    _ready(tmp_path / "ready")
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(10) in (0, 3)
+    child.stdin = None
+
+
+def test_process_when_killed_and_started_again_then_the_run_is_there(
+    spawn: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, make_run: Callable[..., CreateRunRequest]
+) -> None:
+    first = spawn("--ready-file", str(tmp_path / "first"))
+    client = PlannerClient(_ready(tmp_path / "first")["url"])
+    client.post("/runs", make_run(), RunView)
+    client.close()
+    first.kill()
+    first.wait(10)
+    spawn("--ready-file", str(tmp_path / "second"))
+    client = PlannerClient(_ready(tmp_path / "second")["url"])
+    assert client.get("/runs/run", RunView).run == "run"
+    client.close()
+
+
+def test_process_when_host_is_not_loopback_then_says_so_and_ends_with_two(
+    spawn: Callable[..., subprocess.Popen[bytes]],
+) -> None:
+    child = spawn("--host", "0.0.0.0")
+    _, error = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 2
+    assert b"host must be a loopback address" in error
+    assert b"Traceback" not in error
