@@ -118,6 +118,21 @@ def test_archive_when_cut_then_rows_until_there_and_one_fault_end_the_shard(
     assert last.reason.startswith("cut archive")
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("num_whole", [1, 3])
+def test_archive_when_cut_in_its_last_member_then_every_row_before_is_read(
+    suffix: str, num_whole: int, open_archive: Callable[..., SourceReader]
+) -> None:
+    data = lines_of(250)
+    last = compress(data, suffix)[:40]
+    *rows, fault = [
+        t for block in read_all(open_archive(compress(data, suffix) * num_whole + last, suffix)) for t in block
+    ]
+    assert rows[: 250 * num_whole] == [f"{i}" for i in range(250)] * num_whole
+    assert isinstance(fault, RowFault)
+    assert fault.reason.startswith("cut archive")
+
+
 def test_archive_when_corrupt_then_rows_until_there_and_one_fault_end_the_shard(
     open_archive: Callable[..., SourceReader],
 ) -> None:

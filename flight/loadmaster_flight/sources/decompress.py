@@ -136,21 +136,24 @@ class ZstdPieces:
     """zstd, any number of frames, through Arrow's codec."""
 
     def __init__(self, file: ShardFile) -> None:
-        self._observed = ObservedFile(file.open_unmanaged())
-        self._source = io.BufferedReader(self._observed, _FETCH_BYTES)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(self._source, mode="r"), "zstd")
-        self._is_empty = file.size_bytes == 0
+        self._file = file
+        self._given_bytes = 0
+        self._fault: ContentError | None = None
+        self._open()
 
     def next_piece(self) -> bytes:
-        if self._is_empty:
+        if self._file.size_bytes == 0:
             raise ContentError("cut archive: the file is empty")
+        if self._fault is not None:
+            raise self._fault
         try:
-            return bytes(self._stream.read(PIECE_BYTES))
-        except (OSError, pa.ArrowException) as error:
-            if self._observed.io_error is not None:
-                raise self._observed.io_error from error
-            word = "cut" if "runcated" in str(error) else "corrupt"
-            raise ContentError(f"{word} archive: {error}") from error
+            piece = self._read(PIECE_BYTES)
+        except ContentError as error:
+            self._fault, piece = error, self._rest()
+            if not piece:
+                raise
+        self._given_bytes += len(piece)
+        return piece
 
     def snapshot(self) -> None:
         """Arrow's decompressor cannot be copied."""
@@ -160,3 +163,32 @@ class ZstdPieces:
 
     def close(self) -> None:
         self._source.close()
+
+    def _open(self) -> None:
+        self._observed = ObservedFile(self._file.open_unmanaged())
+        self._source = io.BufferedReader(self._observed, _FETCH_BYTES)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(self._source, mode="r"), "zstd")
+
+    def _read(self, size_bytes: int) -> bytes:
+        try:
+            return bytes(self._stream.read(size_bytes))
+        except (OSError, pa.ArrowException) as error:
+            if self._observed.io_error is not None:
+                raise self._observed.io_error from error
+            word = "cut" if "runcated" in str(error) else "corrupt"
+            raise ContentError(f"{word} archive: {error}") from error
+
+    def _rest(self) -> bytes:
+        """What can still be read before the fault: the read that met it has thrown its first bytes away."""
+        self.close()
+        self._open()
+        passed = 0
+        while passed < self._given_bytes:
+            passed += len(self._read(min(PIECE_BYTES, self._given_bytes - passed)))
+        rest = bytearray()
+        try:
+            while byte := self._read(1):
+                rest += byte
+        except ContentError:
+            pass
+        return bytes(rest)
