@@ -10,6 +10,7 @@ from pathlib import Path
 from loadmaster_flight.sources.inventory import freeze_source
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.transforms import build_transform
+from loadmaster_flight.transforms.trial import refuse_fruitless
 from loadmaster_flight.wire.errors import LoadmasterError
 
 MAX_THREADS = 16
@@ -47,15 +48,17 @@ def freeze_run(
 def shuffle_shares(spec: RunSpec) -> dict[str, int]:
     """Bytes of `shuffle_bytes` per source, by its weight at step 0, at least one block each."""
     weights = {name: ramp.at(0) for name, ramp in spec.mixture.weights.items()}
-    total = sum(weights.values())
+    largest = max(weights.values())  # relative to it: a sum of the largest floats is no float
+    total = sum(weight / largest for weight in weights.values())
     return {
-        name: max(source.block_bytes, int(spec.budgets.shuffle_bytes * weights.get(name, 0.0) / total))
+        name: max(source.block_bytes, int(spec.budgets.shuffle_bytes * (weights.get(name, 0.0) / largest) / total))
         for name, source in spec.sources.items()
     }
 
 
 def joined(failures: list[LoadmasterError]) -> LoadmasterError:
-    """Several errors as one of the first one's class, a line each."""
+    """Several errors as one of the first one's class, a line each; what several sources share is told once."""
+    failures = list({failure.message: failure for failure in reversed(failures)}.values())[::-1]
     if len(failures) == 1:
         return failures[0]
     faults = [{"message": failure.message, "field": failure.details.get("field")} for failure in failures]
@@ -75,6 +78,7 @@ def _freeze(spec: RunSpec, name: str, shuffle_bytes: int, progress: FreezeProgre
         fingerprint=transform.fingerprint,
         progress=partial(progress, name) if progress is not None else None,
     )
+    refuse_fruitless(manifest, spec.sources[name], transform)
     if progress is not None:
         progress(name, len(manifest.shards), len(manifest.shards))
     return manifest

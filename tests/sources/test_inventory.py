@@ -167,7 +167,7 @@ def _other_column(folder: Path) -> str:
     ("lay_out", "rule"),
     [
         (_nothing, "names a file that does not exist"),
-        (_empty_parquet, "must not be empty: a parquet file has more than 0 bytes"),
+        (_empty_parquet, "must not be empty: 0 bytes are no parquet file"),
         (_cut_parquet, "must end with a parquet footer, it is cut"),
         (_cut_arrow, "must end with a arrow footer, it is cut"),
         (_no_rows, "must hold a sample"),

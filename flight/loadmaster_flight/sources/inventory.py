@@ -18,7 +18,8 @@ from .reader import SourceReader
 
 MAX_LANES = 64
 SHARDS_PER_LANE = 4
-_SMALL_SOURCE_BYTES = 4 << 20
+SMALL_SOURCE_BYTES = 4 << 20
+"""Of so small a source every row may be looked at before a run starts."""
 _FIRST_BYTES = 64
 
 
@@ -129,10 +130,12 @@ def _refuse_empty(name: str, kind: SourceFormat, entries: list[FileEntry]) -> No
     for entry in entries:
         is_plain = kind is SourceFormat.JSONL and compression_of(entry.uri) is None
         if entry.size_bytes == 0 and not is_plain:
-            rule = f"must not be empty: a {kind} file has more than 0 bytes; write it again or leave it out"
+            rule = f"must not be empty: 0 bytes are no {kind} file; write it again or leave it out"
             raise source_error(name, entry.uri, rule)
     if not any(entry.size_bytes for entry in entries):
-        raise source_error(name, entries[0].uri, "must hold a sample, but every file of the source is empty")
+        raise source_error(
+            name, entries[0].uri, "must hold a sample, but every file of the source is empty; write them again"
+        )
 
 
 def _describe(kind: SourceFormat, files: list[ShardFile]) -> list[ShardInfo]:
@@ -200,7 +203,7 @@ def _refuse_missing_column(spec: SourceSpec, files: list[ShardFile], footers: li
 
 def _checked_lanes(name: str, spec: SourceSpec, lanes: int, num_units: int) -> int:
     if num_units == 0:
-        raise source_error(name, spec.uris[0], "must hold a sample, but its files have no rows at all")
+        raise source_error(name, spec.uris[0], "must hold a sample, but its files have no rows at all; check them")
     if spec.lanes is not None and spec.lanes > num_units:
         rule = f"has {num_units} units to deal to lanes, lanes must be at most that, got {spec.lanes}"
         raise source_error(name, spec.uris[0], rule, field="lanes")
@@ -210,12 +213,14 @@ def _checked_lanes(name: str, spec: SourceSpec, lanes: int, num_units: int) -> i
 def _refuse_no_sample(manifest: SourceManifest, spec: SourceSpec) -> None:
     """Exact where footers tell, or where the source is so small that looking costs nothing."""
     counts = [shard.num_rows for shard in manifest.shards]
-    is_small = sum(shard.size_bytes for shard in manifest.shards) <= _SMALL_SOURCE_BYTES
+    is_small = sum(shard.size_bytes for shard in manifest.shards) <= SMALL_SOURCE_BYTES
     has_none = all(count == 0 for count in counts)
     if not has_none and None in counts and is_small:
         has_none = not _has_row(manifest, spec)
     if has_none:
-        raise source_error(manifest.name, manifest.shards[0].uri, "must hold a sample, but its files have no rows")
+        raise source_error(
+            manifest.name, manifest.shards[0].uri, "must hold a sample, but its files have no rows; check them"
+        )
 
 
 def _has_row(manifest: SourceManifest, spec: SourceSpec) -> bool:

@@ -8,24 +8,28 @@ import json
 import logging
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
-from loadmaster_flight.spec import RunSpec, load_run_spec
+from loadmaster_flight.spec import RunSpec, SourceManifest, load_run_spec
 from loadmaster_flight.wire.control import StreamView
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import ClusterSize, LocalCluster
 
+from .failures import failing_cleanly, with_lines
 from .live import status_table
+from .soundness import refuse_small_budgets
 
 REFRESH_S = 0.5
 
 
-def main(argv: list[str]) -> int:
+@failing_cleanly("up")
+def main(argv: Sequence[str]) -> int:
     """Entry point of the sub-command; returns the exit code."""
     args = _parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -35,7 +39,7 @@ def main(argv: list[str]) -> int:
     console = Console(stderr=args.json)
     spec = load_run_spec(args.run)
     console.print(f"opening the {len(spec.sources)} sources of run [bold]{spec.run}[/]")
-    manifests = freeze_run(spec)
+    manifests = _freeze(spec, Path(args.run))
     cluster = LocalCluster(
         state_dir=Path(args.state_dir),
         size=ClusterSize(loaders=args.loaders, constructors=args.constructors, workers=args.workers),
@@ -47,6 +51,15 @@ def main(argv: list[str]) -> int:
         _announce(args, cluster, spec, console)
         _watch(cluster, spec, stop, console)
     return 0
+
+
+def _freeze(spec: RunSpec, path: Path) -> list[SourceManifest]:
+    """What `check` would refuse is refused here too, in the same words, before any process is started."""
+    try:
+        refuse_small_budgets(spec)
+        return freeze_run(spec)
+    except LoadmasterError as error:
+        raise with_lines(error, path) from error
 
 
 def _parser() -> argparse.ArgumentParser:
