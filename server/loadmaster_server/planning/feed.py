@@ -265,9 +265,12 @@ def _next_positions(values_NF: Int64Array) -> Int64Array:
 
 def _not_served(consumed: RowTable, longest: int | None) -> RowTable:
     """The rows without those that are served, each with a reason."""
-    verdict_N = consumed.values_NF[:, VERDICT]
-    is_long_N = (verdict_N == Verdict.OK) & (consumed.values_NF[:, TOKENS] > (longest or np.iinfo(np.int64).max))
-    rest = consumed.take(is_long_N | (verdict_N != Verdict.OK))
+    is_passed_N = consumed.values_NF[:, VERDICT] != Verdict.OK
+    if longest is not None:
+        is_passed_N |= consumed.values_NF[:, TOKENS] > longest
+    if not is_passed_N.any():
+        return RowTable.empty()
+    rest = consumed.take(is_passed_N)
     was_ok_N = rest.values_NF[:, VERDICT] == Verdict.OK
     values_NF, reasons_N = rest.values_NF.copy(), rest.reasons_N.copy()
     values_NF[was_ok_N, VERDICT] = Verdict.SKIPPED
