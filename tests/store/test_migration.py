@@ -1,5 +1,12 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -31,3 +38,23 @@ def test_history_has_one_line() -> None:
     revisions = list(script.walk_revisions())
     assert len(script.get_heads()) == len(script.get_bases()) == 1
     assert all(not isinstance(revision.down_revision, tuple) for revision in revisions)
+
+
+@pytest.mark.processes
+def test_upgrade_when_installed_from_a_wheel_then_finds_its_migrations(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True, timeout=120)
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(installed)
+    code = (
+        "import loadmaster_server; from loadmaster_server.store import Store; from loadmaster_server.store.migration "
+        "import migrations_dir; Store('sqlite:///wheel.db').close(); print(migrations_dir())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PYTHONPATH"] = str(installed)
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == str(installed / "loadmaster_server" / "_migrations")
+    assert (tmp_path / "wheel.db").is_file()
