@@ -58,8 +58,10 @@ class Program:
 
     def failure(self) -> str:
         """How it ended, and the end of its log."""
+        code = self.process.returncode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-12:])
-        return f"{self.name} ended with code {self.process.returncode}. The end of {self.log_path}:\n{tail}"
+        return f"{self.name} {how}. The end of {self.log_path}:\n{tail or '(nothing)'}"
 
     def stop(self) -> None:
         """End it: asked first, killed after a while."""
