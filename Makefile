@@ -36,7 +36,7 @@ check: $(READY) ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 bench: $(READY) ## print all benchmark tables; ARGS=--quick for a short look
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
+	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
 
 clean: ## remove what make and the tools created
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loadmaster dist build
