@@ -299,3 +299,11 @@ def test_survey_when_arrow_or_tar_then_counts(
         spec = make_spec("a.tar", transform=TransformSpec(text="txt"))
     survey = survey_source(freeze(spec), spec)
     assert (survey.num_rows, survey.is_estimate) == (4, False)
+
+
+def test_freeze_when_empty_shards_lie_around_one_with_rows_then_accepted(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    for name, content in {"a": b"", "b": b"\n\n", "c": b'{"text": "x"}\n', "d": b""}.items():
+        (tmp_path / f"{name}.jsonl").write_bytes(content)
+    assert [shard.size_bytes for shard in freeze(make_spec(tmp_path / "*.jsonl")).shards] == [0, 2, 14, 0]

@@ -9,7 +9,7 @@ from ..spec.manifest import ShardInfo, SourceManifest, UnitKind
 from ..spec.source import SourceFormat, SourceSpec
 from ..wire.errors import SourceError, UnavailableError
 from .arrow_block import resolve
-from .blocks import ContentError, EndOfShardError, Projection
+from .blocks import ContentError, Projection
 from .files import FileEntry, FileStore, ShardFile, source_error
 from .footers import Footer, Progress, footer_of, for_each, is_arrow_file
 from .formats import KNOWN_EXTENSIONS, compression_of, format_of
@@ -226,18 +226,7 @@ def _refuse_no_sample(manifest: SourceManifest, spec: SourceSpec) -> None:
 def _has_row(manifest: SourceManifest, spec: SourceSpec) -> bool:
     try:
         with SourceReader(manifest, spec) as reader:
-            return any(_shard_has_row(reader, index) for index in range(len(manifest.shards)))
+            shards = range(len(manifest.shards))
+            return any(block.num_rows for shard in shards for block in reader.blocks(shard))
     except (UnavailableError, ContentError) as error:
         raise SourceError(str(error), source=manifest.name) from error
-
-
-def _shard_has_row(reader: SourceReader, shard: int) -> bool:
-    block = 0
-    try:
-        while (reader.num_blocks(shard) or block + 1) > block:
-            if reader.read_block(shard, block).num_rows:
-                return True
-            block += 1
-    except EndOfShardError:
-        pass
-    return False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from ..spec.manifest import SourceManifest
 from ..spec.source import SourceSpec
 from .attempts import Patience
-from .blocks import Block
+from .blocks import Block, EndOfShardError
 from .cache import BlockCache
 from .files import FileStore, ShardFile
 from .formats import Shard, open_shard
@@ -73,6 +74,16 @@ class SourceReader:
         """
         opened = self._shard(shard)
         return self._patience.call(lambda: opened.read(block), place=self._place(shard), stopped=self._stopped)
+
+    def blocks(self, shard: int) -> Iterator[Block]:
+        """All blocks of a shard, in file order; raises what `num_blocks` and `read_block` raise."""
+        block = 0
+        while (num_blocks := self.num_blocks(shard)) is None or block < num_blocks:
+            try:
+                yield self.read_block(shard, block)
+            except EndOfShardError:
+                return
+            block += 1
 
     def lane_units(self, seed: int, epoch: int) -> list[list[Unit]]:
         """`order.lane_units` of this source, kept for the epochs used last."""

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
-from ..sources.blocks import Block, EndOfShardError, RowFault
+from ..sources.blocks import Block, RowFault
 from ..sources.files import source_error
 from ..sources.inventory import SMALL_SOURCE_BYTES
 from ..sources.reader import SourceReader
@@ -39,24 +38,13 @@ def refuse_fruitless(manifest: SourceManifest, spec: SourceSpec, transform: Tran
     columns: list[str] = []
     try:
         with SourceReader(manifest, spec) as reader:
-            for block in _blocks(reader, len(manifest.shards)):
+            for block in (block for shard in range(len(manifest.shards)) for block in reader.blocks(shard)):
                 columns = columns or _columns(block)
                 if _has_sample(block, transform, reasons):
                     return
     except UnavailableError as error:
         raise SourceError(error.message, source=manifest.name, field=f"sources.{manifest.name}.uri") from error
     raise source_error(manifest.name, manifest.shards[0].uri, _rule(reasons, columns, manifest.name))
-
-
-def _blocks(reader: SourceReader, num_shards: int) -> Iterator[Block]:
-    for shard in range(num_shards):
-        index = 0
-        while (num_blocks := reader.num_blocks(shard)) is None or index < num_blocks:
-            try:
-                yield reader.read_block(shard, index)
-            except EndOfShardError:
-                break
-            index += 1
 
 
 def _has_sample(block: Block, transform: Transform, reasons: Counter[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from loadmaster_flight.sources.blocks import EndOfShardError, RowFault
+from loadmaster_flight.sources.blocks import RowFault
 from loadmaster_flight.sources.inventory import freeze_source
 from loadmaster_flight.sources.reader import SourceReader
 from loadmaster_flight.spec import SourceFormat, SourceManifest, SourceSpec, TransformSpec
@@ -61,14 +61,8 @@ def first_rows(spec: SourceSpec, manifest: SourceManifest, limit: int = LOOKED_A
 
 def _rows_in_file_order(reader: SourceReader, num_shards: int) -> Iterator[dict[str, object] | RowFault]:
     for shard in range(num_shards):
-        block_index, num_blocks = 0, reader.num_blocks(shard)
-        while num_blocks is None or block_index < num_blocks:
-            try:
-                block = reader.read_block(shard, block_index)
-            except EndOfShardError:
-                break
+        for block in reader.blocks(shard):
             yield from (block.row(index) for index in range(block.num_rows))
-            block_index += 1
 
 
 def guess_column(rows: Sequence[Mapping[str, object]]) -> Column | None:
