@@ -28,7 +28,7 @@ from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import retrying
 from loadmaster_flight.wire.tickets import RankTicket, sign
-from support.services import KEY, RUN, FakeLoader, FakePlanner
+from support.services import KEY, RUN, FakeLoader, FakePlanner, wait_until
 
 Message = tuple[Frame, pa.RecordBatch]
 PATIENCE_S = 20.0
@@ -112,6 +112,29 @@ def test_stream_when_the_loader_is_slow_then_heartbeats_say_what_is_waited_for(s
     assert (frame.flags, frame.step, batch.num_rows) == (FrameFlag.HEARTBEAT, 0, 0)
     assert "step 0 waits for 3 pieces from loaders" in frame.text
     planner.loader.gate.set()
+    assert next(f for f, _ in stream if not f.flags & FrameFlag.HEARTBEAT).step == 0
+
+
+def test_stream_when_a_loader_fails_then_heartbeats_tell_its_reason_while_it_is_asked_again(
+    serve: Callable[..., tuple],
+) -> None:
+    planner, process = serve()
+    loader = planner.loader
+
+    class Faults(list[LoadmasterError]):
+        """Has the loader be slow after its one fault."""
+
+        def pop(self, *_: object) -> LoadmasterError:
+            loader.gate.clear()
+            return super().pop()
+
+    loader.faults = Faults([UnavailableError("source prose, shard 1 cannot be read")])
+    stream = messages(process, ticket())
+    wait_until(lambda: len(loader.tickets) == 2, "a second try")
+    frame = next(stream)[0]
+    assert frame.flags & FrameFlag.HEARTBEAT
+    assert "source prose, shard 1 cannot be read" in frame.text
+    loader.gate.set()
     assert next(f for f, _ in stream if not f.flags & FrameFlag.HEARTBEAT).step == 0
 
 

@@ -66,7 +66,7 @@ class StreamBuilder:
         self._failure: LoadmasterError | None = None
         self._closed: LoadmasterError | None = None
         self._opened: dict[int, int] = {}
-        self._status = "starting"
+        self._status, self._begun = "starting", (-1, 0)
         name = f"build-{assignment.run}-{assignment.stream}-{assignment.generation}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -225,7 +225,7 @@ class StreamBuilder:
         if self._closed is not None or step is None:
             return
         self._feed.forget_before(step)
-        self._say(f"step {step} waits for its plan")
+        self._begin(step, 0, "its plan")
         plan = self._feed.get(step, until=max(step + 1, until))
         built = self._build(plan, spec) if plan is not None else None
         with self._changed:
@@ -255,7 +255,7 @@ class StreamBuilder:
         return window, spec
 
     def _build(self, plan: StepPlan, spec: RunSpec) -> BuiltStep:
-        self._say(f"step {plan.step} waits for {len(plan.pieces)} pieces from loaders")
+        self._begin(plan.step, 1, f"{len(plan.pieces)} pieces from loaders")
         start_s = time.monotonic()
         try:
             pieces = self._gatherer.gather(self.assignment, plan).combine_chunks()
@@ -265,6 +265,12 @@ class StreamBuilder:
         took_s = time.monotonic() - start_s
         self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))
+
+    def _begin(self, step: int, phase: int, awaited: str) -> None:
+        """Say what is being waited for; a further try of the same keeps what the one before it met: that tells more."""
+        if step != self._begun[0] or phase > self._begun[1]:
+            self._begun = step, phase
+            self._say(f"step {step} waits for {awaited}")
 
     def _say(self, status: str) -> None:
         with self._changed:
