@@ -26,7 +26,8 @@ def texts_of(block: Block, path: str = "text") -> list[object]:
 
 def shard_of(path: Path, block_bytes: int) -> JsonlShard:
     store = FileStore({}, source="src")
-    file = ShardFile(store=store, source="src", uri=str(path), size_bytes=path.stat().st_size, etag="e")
+    (now,) = store.expand((str(path),), path.parent)
+    file = ShardFile(store=store, source="src", uri=now.uri, size_bytes=now.size_bytes, etag=now.etag)
     return JsonlShard(file, block_bytes)
 
 

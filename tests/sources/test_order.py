@@ -124,9 +124,9 @@ def shard_paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def file_manifest(paths: list[Path], *, lanes: int, unit_kind: UnitKind) -> SourceManifest:
     shards = []
     for path in paths:
-        size = path.stat().st_size
+        size, changed_ns = path.stat().st_size, path.stat().st_mtime_ns
         blocks = tuple(min(4096, size - start) for start in range(0, size, 4096))
-        shards.append(ShardInfo(uri=str(path), size_bytes=size, etag="e", block_sizes=blocks))
+        shards.append(ShardInfo(uri=str(path), size_bytes=size, etag=f"{size}-{changed_ns}", block_sizes=blocks))
     return manifest_of([[1]], lanes=lanes, unit_kind=unit_kind).model_copy(update={"shards": tuple(shards)})
 
 

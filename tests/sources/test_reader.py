@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -107,9 +108,23 @@ def test_reader_when_many_threads_read_then_blocks_are_right(
             assert all(texts == [f"{s}-{2 * b}", f"{s}-{2 * b + 1}"] for s, b, texts in seen)
 
 
+def test_shard_file_when_rewritten_with_as_many_bytes_then_refused_by_name(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "abc"}])
+    file = shard_file(path)
+    assert file.read_at(0, 4) == b'{"te'
+    later_ns = path.stat().st_mtime_ns + 1_000_000_000
+    path.write_bytes(path.read_bytes().replace(b"abc", b"xyz"))
+    os.utime(path, ns=(later_ns, later_ns))
+    with pytest.raises(
+        SourceError, match=r"a\.jsonl must not change while a run uses it: 15 bytes were frozen, got as"
+    ):
+        file.read_at(0, 4)
+
+
 def shard_file(path: Path) -> ShardFile:
     store = FileStore({}, source="src")
-    return ShardFile(store=store, source="src", uri=str(path), size_bytes=path.stat().st_size, etag="e")
+    (now,) = store.expand((str(path),), path.parent)
+    return ShardFile(store=store, source="src", uri=now.uri, size_bytes=now.size_bytes, etag=now.etag)
 
 
 def test_decode_when_it_fails_twice_then_the_content_is_at_fault(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ class ObservedFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFile:
-    """A shard's bytes, opened anew for each use and checked against the frozen size."""
+    """A shard's bytes, opened anew for each use and checked against what was frozen."""
 
     store: FileStore
     source: str
@@ -232,15 +232,22 @@ class ShardFile:
 
         Raises:
             OSError: The store fails or the file is missing.
-            SourceError: The file has another size than the manifest says.
+            SourceError: The file is not the one that the manifest speaks of.
         """
         handle = self.store.open(self.uri)
-        size_bytes = handle.size()
-        if size_bytes == self.size_bytes:
+        found = self._change(int(handle.size()))
+        if found is None:
             return handle
         handle.close()
-        rule = f"must not change while a run uses it: {self.size_bytes} bytes were frozen, got {size_bytes}"
+        rule = f"must not change while a run uses it: {self.size_bytes} bytes were frozen, got {found}"
         raise source_error(self.source, self.uri, rule)
+
+    def _change(self, size_bytes: int) -> str | None:
+        """What differs from the frozen file. The time of the last change is asked of local files, where it is cheap."""
+        if size_bytes != self.size_bytes:
+            return f"{size_bytes}"
+        now = None if "://" in self.uri else self.store.stat([self.uri])[0]
+        return f"as many, changed since ({now.etag})" if now is not None and now.etag != self.etag else None
 
     @contextmanager
     def open(self) -> Iterator[Any]:
