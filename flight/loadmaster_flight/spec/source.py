@@ -27,6 +27,13 @@ class OnExhausted(StrEnum):
     ERROR = "error"
 
 
+class SpecialsInText(StrEnum):
+    """What the text of a special token is inside content: text like any other, or the token."""
+
+    TEXT = "text"
+    TOKEN = "token"
+
+
 class TransformSpec(SpecModel):
     """How a row becomes token ids. Exactly one of text, messages, tokens or function says where they come from."""
 
@@ -47,6 +54,9 @@ class TransformSpec(SpecModel):
     are unless the token is named by its text."""
     eos: str | bool = True
     """Text of the token put after each document, as `bos`."""
+    specials_in_text: SpecialsInText = SpecialsInText.TEXT
+    """What `<|im_end|>` and the like are in documents and in the content of chats. `token` trusts whoever wrote them;
+    what bos, eos and a chat template put there are special tokens either way."""
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Truncate documents to this many tokens, special tokens included."""
     min_tokens: Annotated[int, Field(ge=1)] = 1

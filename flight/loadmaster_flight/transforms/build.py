@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..spec import RunSpec, TransformSpec
+from ..spec.source import SpecialsInText
 from ..wire.errors import SpecError
 from .chat_template import CHATML, ChatTemplate
 from .document import DocumentRule
@@ -15,7 +16,7 @@ from .function import load_function
 from .tokenizer import TokenizerFile, open_tokenizer
 from .transform import Reader, Transform, chat_reader, function_reader, ids_reader, text_reader
 
-FORMAT = 1
+FORMAT = 2
 """Goes into every fingerprint; raised when the same spec comes to yield other tokens."""
 
 
@@ -38,7 +39,11 @@ class _Builder:
         self._run, self._source = run, source
         self._spec: TransformSpec = run.sources[source].transform
         self._path = f"sources.{source}.transform"
-        self._tokenizer = self._open_tokenizer()
+        self._keeps_specials_out = self._spec.specials_in_text is SpecialsInText.TEXT
+        # Documents are encoded by a tokenizer that knows no special tokens, chats' templates need one that does.
+        is_chat = self._spec.messages is not None
+        self._tokenizer = self._open_tokenizer(specials_as_text=self._keeps_specials_out and not is_chat)
+        self._plain = self._open_tokenizer(specials_as_text=True) if self._keeps_specials_out and is_chat else None
         self._vocab_size = self._check_vocab_size()
         self._template_source = self._read_template()
 
@@ -51,6 +56,7 @@ class _Builder:
             fingerprint=self._fingerprint(rule, ids_rule),
             vocab_size=self._vocab_size,
             tokenizer=self._tokenizer,
+            plain=self._plain,
             read=self._reader(),
             rule=rule,
             ids_rule=ids_rule,
@@ -59,12 +65,12 @@ class _Builder:
     def _fault(self, field: str, text: str) -> SpecError:
         return SpecError(f"{field}: {text}", field=field)
 
-    def _open_tokenizer(self) -> TokenizerFile | None:
+    def _open_tokenizer(self, *, specials_as_text: bool) -> TokenizerFile | None:
         spec = self._spec
         path = spec.tokenizer or self._run.tokenizer
         if path is not None:
             field = f"{self._path}.tokenizer" if spec.tokenizer else "tokenizer"
-            return open_tokenizer(path, field=field)
+            return open_tokenizer(path, field=field, specials_as_text=specials_as_text)
         if spec.text is not None or spec.messages is not None:
             raise self._fault(
                 f"{self._path}.tokenizer", "must name a tokenizer.json (or the run's tokenizer), got none"
@@ -131,7 +137,10 @@ class _Builder:
         own = self._tokenizer.own_tokens if self._tokenizer is not None else {}
         special_tokens = {f"{kind}_token": text for kind, text in own.items()}
         field = f"{self._path}.chat_template"
-        return ChatTemplate(str(self._template_source), special_tokens=special_tokens, field=field)
+        control_texts = self._plain.special_tokens if self._plain is not None else ()
+        return ChatTemplate(
+            str(self._template_source), special_tokens=special_tokens, field=field, control_texts=control_texts
+        )
 
     def _fingerprint(self, rule: DocumentRule, ids_rule: DocumentRule) -> str:
         """Over contents, never paths: the same bytes elsewhere are the same transform."""
@@ -139,6 +148,7 @@ class _Builder:
         settings: dict[str, Any] = {
             "format": FORMAT,
             "read": [spec.text, spec.messages, spec.tokens, spec.function],
+            "specials_in_text": spec.specials_in_text,
             "special": [rule.bos, rule.eos, ids_rule.bos, ids_rule.eos],
             "length": [rule.max_tokens, rule.min_tokens],
             "vocab_size": self._vocab_size,

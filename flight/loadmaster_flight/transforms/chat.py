@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..sources.blocks import RowFault
-from .chat_template import ChatTemplate, Message, RenderedChat
+from .chat_template import ChatTemplate
 from .function import judged
+from .rendered import RenderedChat
 from .sample import Int32Array, Outcome, bad, skipped
+from .special_text import Message
 
 
 def chat_of(value: object, template: ChatTemplate) -> RenderedChat | Outcome:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -22,6 +21,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..wire.errors import SpecError
+from .rendered import RenderedChat
+from .special_text import ContentMarks, Message
 
 CHATML = (
     "{% for message in messages %}"
@@ -35,15 +36,6 @@ CHATML = (
 """The template of a source that names none."""
 
 ASSISTANT = "assistant"
-Message = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderedChat:
-    """Text of a chat; `spans` are [start, stop) characters of it that the assistant says, in order."""
-
-    text: str
-    spans: tuple[tuple[int, int], ...]
 
 
 class _GenerationBlocks(Extension):
@@ -69,14 +61,18 @@ class ChatTemplate:
         source: The template's text.
         special_tokens: `bos_token` and `eos_token`, as far as they are known, for the template to use.
         field: The spec's field it came from, for errors.
+        control_texts: Texts that are to be told apart where content has them (`RenderedChat.literals`).
 
     Raises:
         SpecError: Not a Jinja template.
     """
 
-    def __init__(self, source: str, *, special_tokens: Mapping[str, str], field: str) -> None:
+    def __init__(
+        self, source: str, *, special_tokens: Mapping[str, str], field: str, control_texts: Collection[str] = ()
+    ) -> None:
         # Nobody can put these marks into a message: they are drawn at random and never leave the process.
         nonce = secrets.token_hex(16)
+        self._content = ContentMarks(control_texts)
         self._marks = (f"\ufdd0{nonce}", f"\ufdd1{nonce}")
         environment = _environment(self._marks)
         try:
@@ -96,9 +92,10 @@ class ChatTemplate:
             ValueError: Without generation blocks, a turn changes the text before it, so that no span can be told.
             Exception: Whatever the template raises.
         """
+        messages = self._content.put(messages)
         if self.has_generation_blocks:
-            return self._split_at_marks(self._render(messages))
-        return self._render_by_turns(messages)
+            return self._content.take(self._split_at_marks(self._render(messages)))
+        return self._content.take(self._render_by_turns(messages))
 
     def _render(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
         return self._template.render(messages=list(messages), add_generation_prompt=prompt, tools=None, documents=None)

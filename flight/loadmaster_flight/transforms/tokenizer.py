@@ -37,12 +37,14 @@ class TokenizerFile:
     Attributes:
         digest: SHA-256 (hex) of the file's bytes.
         vocab_size: One more than the highest token id.
+        special_tokens: Text -> id of the tokens that the file calls special.
         own_tokens: "bos" and "eos" -> the text of that token, where it is known.
     """
 
     path: Path
     digest: str
     vocab_size: int
+    special_tokens: dict[str, int]
     own_tokens: dict[str, str]
     _tokenizer: Any
 
@@ -83,10 +85,11 @@ def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
         yield group
 
 
-def open_tokenizer(path: str, *, field: str) -> TokenizerFile:
-    """Open a tokenizers file; the same file is opened once in a process.
+def open_tokenizer(path: str, *, field: str, specials_as_text: bool = False) -> TokenizerFile:
+    """Open a tokenizers file; the same file is opened once in a process and way of reading special tokens.
 
     Args:
+        specials_as_text: Encode the text of a special token as any other text.
         field: The spec's field that names the file, for the error.
 
     Raises:
@@ -94,7 +97,7 @@ def open_tokenizer(path: str, *, field: str) -> TokenizerFile:
     """
     try:
         stat = Path(path).stat()
-        return _open(path, stat.st_mtime_ns, stat.st_size)
+        return _open(path, stat.st_mtime_ns, stat.st_size, specials_as_text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError(f"{field}: must be a readable tokenizer.json, got {path!r}: {reason}", field=field) from error
@@ -103,16 +106,18 @@ def open_tokenizer(path: str, *, field: str) -> TokenizerFile:
 
 
 @functools.lru_cache(maxsize=64)
-def _open(path: str, mtime_ns: int, size_bytes: int) -> TokenizerFile:
+def _open(path: str, mtime_ns: int, size_bytes: int, specials_as_text: bool) -> TokenizerFile:
     _encode_on_calling_threads()
     data = Path(path).read_bytes()
     tokenizer = Tokenizer.from_buffer(data)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = specials_as_text
     return TokenizerFile(
         path=Path(path),
         digest=hashlib.sha256(data).hexdigest(),
         vocab_size=max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1,
+        special_tokens={t.content: i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special},
         own_tokens=_own_tokens(Path(path), tokenizer),
         _tokenizer=tokenizer,
     )

@@ -13,10 +13,12 @@ import numpy as np
 from ..sources.blocks import Block, Int64Array, RowFault
 from ..wire.errors import UnavailableError
 from .chat import chat_of, token_spans
-from .chat_template import ChatTemplate, RenderedChat
+from .chat_template import ChatTemplate
 from .document import DocumentRule
 from .function import RowFunction, describe, judged
+from .rendered import RenderedChat
 from .sample import Int32Array, Measured, Outcome, bad, skipped
+from .special_text import encode_chats
 from .text import text_of
 from .token_ids import token_ids_of
 from .tokenizer import TokenizerFile
@@ -35,6 +37,8 @@ class Transform:
     Attributes:
         fingerprint: SHA-256 (hex) of everything that decides the tokens of a row.
         vocab_size: Every token id is below this.
+        tokenizer: Encodes texts and rendered chats.
+        plain: Encodes what a chat's content has of special tokens' text; None where that may be special tokens.
         read: What a row's content is.
         rule: What is put around ids of text and chats.
         ids_rule: What is put around ids that came as ids.
@@ -44,6 +48,7 @@ class Transform:
     fingerprint: str
     vocab_size: int
     tokenizer: TokenizerFile | None
+    plain: TokenizerFile | None
     read: Reader
     rule: DocumentRule
     ids_rule: DocumentRule
@@ -77,7 +82,7 @@ class Transform:
             for i, ids_n in zip(texts, self._opened.encode(list(texts.values())), strict=True):
                 outcomes[i] = self.rule.finish(ids_n, None, noun="text")
         if chats:
-            encoded = self._opened.encode_with_offsets([chat.text for chat in chats.values()])
+            encoded = encode_chats(list(chats.values()), self._opened, self.plain)
             for (i, chat), (ids_n, offsets_n2) in zip(chats.items(), encoded, strict=True):
                 outcomes[i] = self.rule.finish(ids_n, token_spans(chat.spans, offsets_n2), noun="messages")
         return outcomes
