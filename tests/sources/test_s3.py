@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,3 +194,25 @@ def test_block_when_read_from_s3_then_permuted_rows_follow(
     with SourceReader(freeze(spec), spec, patience=QUICK) as reader:
         assert reader.num_blocks(0) == 6
         assert reader.read_block(0, 2).column("text", np.array([6, 0])) == [TEXTS[20], TEXTS[14]]
+
+
+def test_check_unchanged_when_shards_are_many_then_their_folder_is_listed_once(
+    bucket: Any,
+    s3_spec: Callable[..., SourceSpec],
+    freeze: Callable[..., SourceManifest],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for index in range(40):
+        bucket.put_object(Bucket=BUCKET, Key=f"many/{index:02}.jsonl", Body=jsonl_of(TEXTS[:2]))
+    spec = s3_spec("many/*.jsonl", lanes=2)
+    manifest = freeze(spec)
+    with caplog.at_level(logging.INFO, logger="werkzeug"):
+        caplog.clear()
+        check_unchanged(manifest, spec)
+    assert len(caplog.messages) == 1, caplog.messages  # the server logs each request
+    bucket.put_object(Bucket=BUCKET, Key="many/07.jsonl", Body=jsonl_of(TEXTS[:3]))
+    with pytest.raises(SourceError, match=r"s3://cargo/many/07\.jsonl must not change while a run uses it"):
+        check_unchanged(manifest, spec)
+    bucket.delete_object(Bucket=BUCKET, Key="many/03.jsonl")
+    with pytest.raises(SourceError, match=r"s3://cargo/many/03\.jsonl was frozen into the run and is missing now"):
+        check_unchanged(manifest, spec)

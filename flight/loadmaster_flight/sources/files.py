@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -30,11 +32,17 @@ _S3_OPTIONS = {
 }
 _S3_DEFAULTS = {"connect_timeout": 10, "request_timeout": 60}
 _GLOB = "*?["
+_LEAST_LISTED = 8
+"""Files of a remote folder that are cheaper to find in its listing than to ask for one by one."""
+_FOLDERS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """One file as it is now. `etag` changes when the bytes do: size and time of the last change (ns where known)."""
+    """One file as it is now. `etag` changes when the bytes do: size and time of the last change.
+
+    That is in nanoseconds of local files and in seconds elsewhere: listings may tell more than a file's own headers.
+    """
 
     uri: str
     size_bytes: int
@@ -67,18 +75,33 @@ class FileStore:
         return list(entries.values())
 
     def stat(self, uris: list[str]) -> list[FileEntry | None]:
-        """The files as they are now; None for one that is missing."""
-        entries: list[FileEntry | None] = []
+        """The files as they are now; None for one that is missing.
+
+        Of a remote store, a folder is listed (a request a thousand files) where several of its files are asked for.
+        """
+        by_folder: defaultdict[str, list[str]] = defaultdict(list)
         for uri in uris:
-            fs, path = self._locate(uri)
-            info = fs.get_file_info(path)
-            entries.append(_entry(uri, info) if info.type == pafs.FileType.File else None)
-        return entries
+            by_folder[uri.rpartition("/")[0] if _is_remote(uri) else ""].append(uri)
+        found: dict[str, FileEntry] = {}
+        with ThreadPoolExecutor(_FOLDERS_AT_ONCE, thread_name_prefix="list") as pool:
+            for entries in pool.map(self._stat_folder, by_folder, by_folder.values()):
+                found |= entries
+        return [found.get(uri) for uri in uris]
 
     def open(self, uri: str) -> Any:
         """A random-access handle (pyarrow.NativeFile)."""
         fs, path = self._locate(uri)
         return fs.open_input_file(path)
+
+    def _stat_folder(self, folder: str, uris: list[str]) -> dict[str, FileEntry]:
+        if folder and len(uris) >= _LEAST_LISTED:
+            fs, path = self._locate(folder)
+            infos = fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+            named = {folder.removesuffix(path) + info.path: info for info in infos}
+        else:
+            places = {uri: self._locate(uri) for uri in uris}
+            named = {uri: fs.get_file_info(path) for uri, (fs, path) in places.items()}
+        return {uri: _entry(uri, info) for uri, info in named.items() if info.type == pafs.FileType.File}
 
     def _expand_one(self, uri: str) -> list[FileEntry]:
         try:
@@ -149,7 +172,13 @@ def absolute_uri(uri: str, base_dir: Path) -> str:
 
 def _entry(uri: str, info: Any) -> FileEntry:
     changed = info.mtime_ns if info.mtime_ns is not None else 0
+    if _is_remote(uri):
+        changed -= changed % 1_000_000_000
     return FileEntry(uri=uri, size_bytes=int(info.size), etag=f"{info.size}-{changed}")
+
+
+def _is_remote(uri: str) -> bool:
+    return "://" in uri
 
 
 def _glob(fs: Any, pattern: str) -> list[Any]:
@@ -246,7 +275,7 @@ class ShardFile:
         """What differs from the frozen file. The time of the last change is asked of local files, where it is cheap."""
         if size_bytes != self.size_bytes:
             return f"{size_bytes}"
-        now = None if "://" in self.uri else self.store.stat([self.uri])[0]
+        now = None if _is_remote(self.uri) else self.store.stat([self.uri])[0]
         return f"as many, changed since ({now.etag})" if now is not None and now.etag != self.etag else None
 
     @contextmanager
