@@ -30,7 +30,7 @@ from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import ClusterSize, LocalCluster
 from support.bad_files import DamagedSource, json_lines, sentence, write_damaged
 from support.commands import loadmaster_command
-from support.ranks import fetch_all, fetch_rank
+from support.ranks import fetch_all
 
 RANKS = 2
 ROW_LEN = 256
@@ -178,13 +178,16 @@ def own_files(tmp_path: Path, tokenizer_file: Path) -> OwnFiles:
     return OwnFiles(folder=tmp_path, run=tmp_path.name, tokenizer=tokenizer)
 
 
-def errors_of(cluster: LocalCluster, run: str, *, timeout_s: float = 30.0) -> list[LoadmasterError]:
-    """What each rank's stream ends with; all of them fetch at the same time."""
+def ends_of(cluster: LocalCluster, run: str) -> list[tuple[list[str], LoadmasterError]]:
+    """Each rank's steps, as digests, and the error that its stream ends with; all of them fetch at the same time."""
 
-    def fetch(rank: int) -> LoadmasterError:
-        with pytest.raises(LoadmasterError) as caught:
-            fetch_rank(cluster.url, rank=rank, world_size=RANKS, run=run, timeout_s=timeout_s)
-        return caught.value
+    def fetch(rank: int) -> tuple[list[str], LoadmasterError]:
+        digests: list[str] = []
+        options = {"run": run, "framework": "numpy", "timeout_s": 30.0}
+        stream = loadmaster.connect(cluster.url, rank=rank, world_size=RANKS, **options)
+        with stream, pytest.raises(LoadmasterError) as caught:
+            digests.extend(batch.digest() for batch in stream)
+        return digests, caught.value
 
     with ThreadPoolExecutor(RANKS) as pool:
         return list(pool.map(fetch, range(RANKS)))
@@ -206,14 +209,18 @@ def test_run_when_too_many_rows_are_bad_then_pauses_and_all_are_told_why(
 ) -> None:
     rows = json_lines(map(sentence, range(100))) + b'{"text": "\xff"}\n' * 30
     spec, manifests = own_files.freeze(rows)
-    with pytest.raises(RunPausedError, match="source own: 20 of the last"), EmbeddedRun(spec, manifests) as run:
-        list(run)
+    expected: list[list[str]] = []
+    with EmbeddedRun(spec, manifests, dp=RANKS) as run, pytest.raises(RunPausedError, match="own: 20 of the last"):
+        expected.extend([record_digest(built[rank]) for rank in range(RANKS)] for _plan, built in run)
+    assert expected
     cluster.create_run(spec, manifests)
-    for error in errors_of(cluster, own_files.run):
+    ends = ends_of(cluster, own_files.run)
+    assert [list(step) for step in zip(*(digests for digests, _ in ends), strict=True)] == expected
+    for _, error in ends:
         assert isinstance(error, RunPausedError)
         assert re.search("source own: 20 of the last [0-9]+ rows are bad.*invalid UTF-8 .*max_bad_ratio", error.message)
     status = status_of(cluster, own_files.run)
-    assert re.search("train  paused: source own: 20 of the last .*max_bad_ratio is 0.01", status)
+    assert re.search("train  paused: source own: 20 of the last .*max_bad_ratio is 0.01: repair", status)
 
 
 @pytest.mark.processes
@@ -222,9 +229,10 @@ def test_run_when_a_whole_epoch_is_left_out_then_all_are_told_why(own_files: Own
     spec, manifests = own_files.freeze(long_rows, batch={"over_long": "skip"})
     with pytest.raises(DataError, match="source own, epoch 0: every row") as told, EmbeddedRun(spec, manifests) as run:
         list(run)
-    assert "longer than 256 tokens" in told.value.message
+    assert re.search("longer than 256 tokens.*; repair the source, or check sources.own.transform", told.value.message)
     cluster.create_run(spec, manifests)
-    assert [(type(e), e.message) for e in errors_of(cluster, own_files.run)] == [(DataError, told.value.message)] * 2
+    told_ranks = [(type(error), error.message) for _, error in ends_of(cluster, own_files.run)]
+    assert told_ranks == [(DataError, told.value.message)] * RANKS
     assert f"train  failed: {told.value.message}" in status_of(cluster, own_files.run)
 
 
@@ -257,7 +265,7 @@ def test_run_when_its_files_changed_since_it_was_created_then_refused(
     spec, manifests = own_files.freeze(json_lines(map(sentence, range(50))))
     cluster.create_run(spec, manifests)
     rule = change(own_files)
-    for error in errors_of(cluster, own_files.run):
+    for _, error in ends_of(cluster, own_files.run):
         assert not error.retry
         assert re.search(rule, error.message)
     assert re.search("train  failed: .*" + rule, status_of(cluster, own_files.run))
@@ -274,11 +282,11 @@ def test_file_when_deleted_under_a_run_then_named_and_the_run_goes_on_when_it_is
     paths = sorted(own_files.folder.glob("*.jsonl"))
     options = {"run": own_files.run, "framework": "numpy", "timeout_s": 3.0}
     with loadmaster.connect(cluster.url, rank=0, world_size=1, **options) as stream:
-        digests, told = fetch_patiently(stream, until=lambda digests, told: len(digests) == 1)
+        digests, _told = fetch_patiently(stream, until=lambda digests, told: len(digests) == 1)
         for path in paths:
             path.rename(path.with_suffix(".away"))
         named = re.compile(r"rank 0: step \d+ .*source own, shard \d.*cannot be read")
-        more, told = fetch_patiently(stream, until=lambda digests, told: any(map(named.search, told)))
+        more, _told = fetch_patiently(stream, until=lambda digests, told: any(map(named.search, told)))
         assert re.search(r"train  open: .*source own, shard \d", status_of(cluster, own_files.run))
         for path in paths:
             path.with_suffix(".away").rename(path)

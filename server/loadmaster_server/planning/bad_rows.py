@@ -65,7 +65,7 @@ class BadRows:
         num_rows = min(at + 1, WINDOW_ROWS)
         seen = slice(0, self.paused_at + 1)
         is_bad_N = rows.values_NF[seen, VERDICT] == Verdict.BAD
-        reasons = [str(reason) for reason in rows.reasons_N[seen][is_bad_N][-3:]]
+        reasons = list(dict.fromkeys(str(reason) for reason in rows.reasons_N[seen][is_bad_N][-3:]))
         return f"{num_bad} of the last {num_rows} rows are bad ({num_bad / num_rows:.3f}), the last: {reasons}"
 
     def recent(self, num_rows: int) -> tuple[int, ...]:

@@ -166,7 +166,7 @@ class SourceFeed:
         if self._bad.paused_at is not None and self._bad.paused_at < row:
             raise RunPausedError(
                 f"source {self.rules.name}: {self._bad.describe(self.rows)}; max_bad_ratio is "
-                f"{self.rules.max_bad_ratio:g}",
+                f"{self.rules.max_bad_ratio:g}: repair the source, or resume the run to pass over them",
                 source=self.rules.name,
             )
         if epoch > head.yielded_epoch + 1:
@@ -174,7 +174,8 @@ class SourceFeed:
             reasons = sorted(set(passed.reasons_N.tolist()))[:3]
             raise DataError(
                 f"source {self.rules.name}, epoch {head.yielded_epoch + 1}: every row of an epoch was skipped: "
-                f"reasons {', '.join(reasons) or 'none, it has no rows'}",
+                f"reasons {', '.join(reasons) or 'none, it has no rows'}; "
+                f"repair the source, or check sources.{self.rules.name}.transform",
                 source=self.rules.name,
             )
 
