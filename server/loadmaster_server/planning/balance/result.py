@@ -1,0 +1,32 @@
+"""What a balance says of itself.
+
+# N = pieces
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..cost import Int64Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balanced:
+    """Where every piece of a step goes, and how even that is.
+
+    Attributes:
+        bin_N: Shape (N,), int64, rank * M + m.
+        method: How the placement was found: "lpt", or "packed" when that could not place every piece and the packed
+            bins were taken and repaired; "padded" for equal counts.
+        rank_max_over_mean: Time of the slowest rank over the mean.
+        rank_bound: No placement has a smaller `rank_max_over_mean`.
+        microbatch_max_over_mean: Cost of the costliest microbatch over the mean.
+        microbatch_bound: No placement has a smaller `microbatch_max_over_mean`.
+    """
+
+    bin_N: Int64Array
+    method: str
+    rank_max_over_mean: float
+    rank_bound: float
+    microbatch_max_over_mean: float
+    microbatch_bound: float
