@@ -15,7 +15,8 @@ from loadmaster_flight.wire.http import PlannerClient, retrying
 
 from .feed import JoinOptions
 
-POLL_S = 0.1
+POLL_S = 0.02
+"""Between two asks: the planner holds one for about a second, unless it wants the next at once."""
 T = TypeVar("T")
 
 

@@ -89,7 +89,8 @@ def test_join_when_a_rank_comes_with_a_new_nonce_then_the_complete_set_fences_th
     assert cluster.open(2, word="a") == 0
     assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
     assert cluster.join(rank=1, world_size=2, nonce="a1").generation == 0
-    assert cluster.join(rank=1, world_size=2, nonce="b1").generation == 1
+    assert cluster.join(rank=1, world_size=2, nonce="b1").waiting_for == [0]
+    assert cluster.join(rank=0, world_size=2, nonce="b0").generation == 1
     with pytest.raises(GoneError, match="connect again"):
         cluster.join(rank=1, world_size=2, nonce="a1")
     with pytest.raises(GoneError, match="replaced by generation 1"):
@@ -105,8 +106,19 @@ def test_join_when_a_rank_comes_with_a_new_nonce_then_the_complete_set_fences_th
 )
 def test_join_when_ranks_disagree_then_conflict_names_both(cluster: Cluster, other: dict[str, Any], says: str) -> None:
     cluster.join(rank=0, world_size=2)
+    assert cluster.join(**({"rank": 1, "world_size": 2} | other)).state == "waiting"
+    cluster.join(rank=0, world_size=2)
     with pytest.raises(ConflictError, match=says):
         cluster.join(**({"rank": 1, "world_size": 2} | other))
+
+
+def test_join_when_a_rank_died_while_it_waited_then_it_is_not_counted_in(cluster: Cluster) -> None:
+    cluster.join(rank=1, world_size=2, nonce="dead")
+    assert cluster.join(rank=0, world_size=2, nonce="n0").waiting_for == [1]
+    assert cluster.join(rank=0, world_size=2, nonce="n0").waiting_for == [1]
+    assert cluster.join(rank=1, world_size=2, nonce="n1").waiting_for == [0]
+    assert cluster.join(rank=0, world_size=2, nonce="n0").state == "open"
+    assert cluster.join(rank=1, world_size=2, nonce="n1").generation == 0
 
 
 @pytest.mark.parametrize(
@@ -153,6 +165,8 @@ def test_resume_when_ranks_name_other_steps_then_conflict_names_both(cluster: Cl
     cluster.loader()
     cluster.planned(4)
     cluster.plans(0, 4, bind=1)
+    cluster.join(rank=0, world_size=2, nonce="b0", step=4, parent=0)
+    cluster.join(rank=1, world_size=2, nonce="b1", step=2, parent=0)
     cluster.join(rank=0, world_size=2, nonce="b0", step=4, parent=0)
     with pytest.raises(ConflictError, match="rank 1 resumes at step 2 but rank 0 resumes at step 4"):
         cluster.join(rank=1, world_size=2, nonce="b1", step=2, parent=0)

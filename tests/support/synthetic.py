@@ -217,13 +217,12 @@ class Cluster:
         return self.client.post(f"/runs/{run}/streams/{stream}/join", request, JoinReply)
 
     def open(self, world_size: int = 1, *, word: str = "n", **kwargs: Any) -> int:
-        """Join as all ranks, one after the other; returns the generation."""
-        replies = [
-            self.join(rank=rank, world_size=world_size, nonce=f"{word}{rank}", **kwargs)
-            for rank in reversed(range(world_size))
-        ]
-        assert replies[-1].state == "open"
-        return replies[-1].generation
+        """Join as all ranks, one after the other until all have seen each other; returns the generation."""
+        asks = [{"rank": rank, "nonce": f"{word}{rank}"} | kwargs for rank in reversed(range(world_size))]
+        for ask in [*asks, *asks]:
+            reply = self.join(world_size=world_size, **ask)
+        assert reply.state == "open"
+        return reply.generation
 
     def plans(
         self, first: int, last: int, *, generation: int = 0, stream: str = "train", **query: Any

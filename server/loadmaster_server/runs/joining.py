@@ -31,7 +31,8 @@ class JoinService:
     """Takes joins of ranks. Any thread may call it.
 
     A join that was answered "open" is answered so again: ranks may repeat it. A new nonce of a rank is a new attempt
-    and begins a rendezvous; when it is complete the older generations of the stream are fenced.
+    and begins a rendezvous; when it is complete the older generations of the stream are fenced. It is complete when
+    every rank has asked since the last one came, so that none which died while it waited is counted in.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,32 +70,44 @@ class JoinService:
     def _wait_open(
         self, key: StreamKey, request: JoinRequest, mesh: dict[str, int]
     ) -> tuple[GenerationRecord | None, list[int]]:
-        until, topic = time.monotonic() + POLL_S, str(key)
+        now_s = time.monotonic()
+        asking: Entry | None = Entry(request=request, mesh=mesh, asked_s=now_s, since_s=now_s)
+        until, topic = now_s + POLL_S, str(key)
         while True:
             seen = self._store.bulletin.seen(topic)
-            generation, missing = self._advance(key, request, mesh)
-            left_s = until - time.monotonic()
-            if generation is not None or left_s <= 0 or not self._store.bulletin.wait(topic, seen, left_s):
+            generation, missing, must_ask_again = self._advance(key, request, asking)
+            left_s, asking = until - time.monotonic(), None
+            if generation is not None or must_ask_again or left_s <= 0:
                 return generation, missing
+            if not self._store.bulletin.wait(topic, seen, left_s):
+                return None, missing
 
     def _advance(
-        self, key: StreamKey, request: JoinRequest, mesh: dict[str, int]
-    ) -> tuple[GenerationRecord | None, list[int]]:
+        self, key: StreamKey, request: JoinRequest, asking: Entry | None
+    ) -> tuple[GenerationRecord | None, list[int], bool]:
+        """The generation if it is open; else whom the rank waits for, and whether it must ask again at once.
+
+        Args:
+            key: The stream.
+            request: The rank's.
+            asking: What enters the rendezvous; None when a request that is held looks again.
+        """
         with self._lock:
             known = self._store.generations.joined_as(key, request.rank, request.nonce)
             if known is not None:
                 self._store.generations.see(known.key, request.rank)
-                return _still_open(known), []
-            parent = self._parent_of(key, request)
-            meeting = self._meetings[key]
-            meeting.enter(Entry(request=request, mesh=mesh, seen_s=time.monotonic()))
+                return _still_open(known), [], False
+            parent, meeting = self._parent_of(key, request), self._meetings[key]
+            is_new = asking is not None and meeting.enter(asking)
             missing = meeting.waiting_for(time.monotonic())
-            if missing:
-                return None, missing
+            if missing or not meeting.is_here(request):
+                if is_new:
+                    self._store.bulletin.post(str(key))
+                return None, missing, meeting.must_ask_again(request.rank)
             generation = self._open(key, meeting.take(), parent)
         self._store.bulletin.post(str(key))
         self._store.bulletin.post(ACTORS)
-        return generation, []
+        return generation, [], False
 
     def _open(self, key: StreamKey, entries: list[Entry], parent: int) -> GenerationRecord:
         nonces = [entry.request.nonce for entry in entries]
@@ -147,4 +160,5 @@ def _open_reply(spec: RunSpec, generation: GenerationRecord, coords: dict[str, i
         source_names=spec.source_names,
         layout=spec.batch.layout.value,
         rows=spec.batch.rows,
+        tp_mode=spec.mesh.tp_mode.value,
     )
