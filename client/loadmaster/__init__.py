@@ -3,8 +3,9 @@
 from loadmaster_flight.wire.errors import LoadmasterError
 
 from .batch import Batch, Microbatch
+from .broadcasting import broadcast
 from .connecting import connect
 from .documents import Documents
 from .stream import Stream, StreamStats
 
-__all__ = ["Batch", "Documents", "LoadmasterError", "Microbatch", "Stream", "StreamStats", "connect"]
+__all__ = ["Batch", "Documents", "LoadmasterError", "Microbatch", "Stream", "StreamStats", "broadcast", "connect"]

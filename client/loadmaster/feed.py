@@ -9,14 +9,28 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from loadmaster_flight.wire.control import JoinReply
+from loadmaster_flight.wire.errors import BadRequestError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedItem:
-    """One step of one rank: a RecordBatch of schema `batch_schema`, one row a microbatch."""
+    """One step of one rank: its slice of a RecordBatch of schema `batch_schema`, one row a microbatch."""
 
     step: int
     batch: pa.RecordBatch
+
+
+def require_fetching(info: JoinReply) -> None:
+    """Refuse to read for a rank whose batches another one hands on.
+
+    Raises:
+        BadRequestError: The run's tp_mode is broadcast and this rank is not of tp 0.
+    """
+    if not info.fetches:
+        tp = info.coords.get("tp", 0)
+        raise BadRequestError(
+            f"mesh.tp_mode is broadcast and this rank is tp {tp}: use loadmaster.broadcast(stream, group)"
+        )
 
 
 class BatchFeed(Protocol):

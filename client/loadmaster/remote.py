@@ -23,7 +23,7 @@ from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient
 
 from .acknowledge import Acknowledger
-from .feed import FeedItem, JoinOptions
+from .feed import FeedItem, JoinOptions, require_fetching
 from .joining import find_run, join
 
 READ_TIMEOUT_S = 10.0
@@ -114,6 +114,7 @@ class RemoteFeed:
     def _run(self) -> None:
         try:
             self._join()
+            require_fetching(self.info)
             self._read_all()
         except LoadmasterError as error:
             self._fail(error)

@@ -115,6 +115,17 @@ class Stream:
         self._options = with_state(self._options, state)
         self._next_step = self._options.step
 
+    def through(self, wrap: Callable[[BatchFeed], BatchFeed]) -> Stream:
+        """The same stream with its batches passing through a wrapper of where they come from. Before the first batch.
+
+        Raises:
+            BadRequestError: Something was fetched already.
+        """
+        if self._feed is not None:
+            raise BadRequestError("a stream must be wrapped before its first batch is fetched")
+        inner = self._open_feed
+        return Stream(self._options, open_feed=lambda options: wrap(inner(options)), framework=self._framework)
+
     def close(self) -> None:
         """End fetching. Idempotent; takes at most a few seconds."""
         self._is_closed = True

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from loadmaster_flight.wire.slicing import SlicePlace, zigzag_index
+
 Array = Any
 """A torch.Tensor or a numpy array, by the stream's framework."""
 
@@ -57,9 +59,12 @@ def to_index(values: npt.NDArray[np.int32], framework: Framework) -> Array:
     return _torch().from_numpy(values.copy()) if framework is Framework.TORCH else np.require(values, requirements="A")
 
 
-def positions(cu_seqlens: list[npt.NDArray[np.int32]], framework: Framework) -> Array:
-    """Position of each token in its document, shape (M, C): int64 (torch) or int32 (numpy)."""
+def positions(cu_seqlens: list[npt.NDArray[np.int32]], place: SlicePlace, framework: Framework) -> Array:
+    """Position of each token of a slice in its document, shape (M, C / cp): int64 (torch) or int32 (numpy)."""
     rows = [np.arange(ends[-1]) - np.repeat(ends[:-1], np.diff(ends)) for ends in cu_seqlens]
+    if place.cp > 1:
+        index = [zigzag_index(ends, place.cp, place.cp_rank) for ends in cu_seqlens]
+        rows = [row[kept] for row, kept in zip(rows, index, strict=True)]
     if framework is Framework.TORCH:
         return _torch().from_numpy(np.stack(rows).astype(np.int64))
     return np.stack(rows).astype(np.int32)

@@ -231,7 +231,7 @@ def test_stats_when_steps_were_fetched_then_they_are_counted(
     assert stream.stats.num_tokens == sum(b.num_tokens for b in batches)
     assert stream.stats.total_wait_ms >= stream.stats.wait_ms > 0
     assert stream.source_names == ["prose", "code"]
-    assert stream.coords == {"dp": 0}
+    assert stream.coords == {"pp": 0, "dp": 0, "cp": 0, "tp": 0}
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

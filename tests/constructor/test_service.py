@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,8 +28,9 @@ from loadmaster_flight.wire.errors import (
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import retrying
+from loadmaster_flight.wire.slicing import SlicePlace, zigzag_index
 from loadmaster_flight.wire.tickets import RankTicket, sign
-from support.services import KEY, RUN, FakeLoader, FakePlanner, wait_until
+from support.services import KEY, RUN, FakeLoader, FakePlanner, num_tokens_of, wait_until
 
 Message = tuple[Frame, pa.RecordBatch]
 PATIENCE_S = 20.0
@@ -231,23 +233,61 @@ def test_stream_when_content_fails_for_good_then_the_reader_is_told_and_a_new_on
     assert kinds(list(messages(process, ticket(0, 1))))[0] == (FrameFlag.LAST, 0)
 
 
-def test_stream_when_the_mesh_has_cp_then_it_is_refused_by_that_name(serve: Callable[..., tuple]) -> None:
+def first_batches(process: ConstructorProcess, num_ranks: int) -> list[pa.RecordBatch]:
+    """Each rank's batch of step 0 in generation 2."""
+    read = [messages(process, ticket(0, 1, generation=2, rank=rank)) for rank in range(num_ranks)]
+    return [next(batch for _, batch in found if batch.num_rows) for found in read]
+
+
+def test_stream_when_the_mesh_has_cp_then_each_rank_gets_its_slice(serve: Callable[..., tuple]) -> None:
     planner, process = serve(world_size=2)
     planner.mesh = {"pp": 1, "dp": 1, "cp": 2, "tp": 1}
     planner.generation = 2
-    with pytest.raises(MeshError, match=r"mesh\.cp must be 1"):
-        next(messages(process, ticket(generation=2)))
+    low, high = first_batches(process, 2)
+    assert [SlicePlace.from_metadata(batch.schema.metadata).cp_rank for batch in (low, high)] == [0, 1]
+    assert low.column("cu_seqlens").equals(high.column("cu_seqlens"))
+    (ends, *_), (tokens, *_) = low.column("cu_seqlens").to_pylist(), low.column("tokens").to_numpy_ndarray()
+    assert tokens.tolist() == tokens_at(0, seq_len=32)[zigzag_index(np.array(ends), 2, 0)].tolist()
 
 
-def test_stream_when_tp_ranks_share_a_dp_coordinate_then_they_read_the_same_batch(
-    serve: Callable[..., tuple],
-) -> None:
+def tokens_at(pos: int, *, seq_len: int) -> np.ndarray:
+    """A microbatch that holds the sample of a position alone."""
+    tokens = np.zeros(seq_len, np.int64)
+    tokens[: num_tokens_of(pos)] = 1000 * pos + np.arange(num_tokens_of(pos))
+    return tokens
+
+
+def test_stream_when_cp_does_not_divide_align_then_it_is_refused_by_that_name(serve: Callable[..., tuple]) -> None:
+    planner, process = serve(world_size=4)
+    planner.mesh = {"pp": 1, "dp": 1, "cp": 4, "tp": 1}
+    planner.generation = 2
+    with pytest.raises(MeshError, match=r"divisible by 2\*cp = 8, got 4: raise batch\.align"):
+        list(messages(process, ticket(0, 1, generation=2)))
+
+
+def test_stream_when_tp_ranks_share_a_stage_then_they_read_the_same_batch(serve: Callable[..., tuple]) -> None:
     planner, process = serve(world_size=4)
     planner.mesh = {"pp": 2, "dp": 1, "cp": 1, "tp": 2}
     planner.generation = 2
-    read = [list(messages(process, ticket(0, 1, generation=2, rank=rank))) for rank in range(4)]
-    first = [next(batch for _, batch in found if batch.num_rows) for found in read]
-    assert all(batch.equals(first[0]) for batch in first)
+    batches = first_batches(process, 4)
+    assert batches[0].equals(batches[1])
+    assert batches[2].equals(batches[3])
+    assert {"tokens", "labels"} & set(batches[0].schema.names) == {"tokens"}
+    assert {"tokens", "labels"} & set(batches[2].schema.names) == {"labels"}
+
+
+def test_stream_when_tp_mode_is_broadcast_then_only_tp_rank_0_fetches_and_holds_the_window(
+    serve: Callable[..., tuple],
+) -> None:
+    planner, process = serve(world_size=2)
+    planner.mesh, planner.tp_mode = {"pp": 1, "dp": 1, "cp": 1, "tp": 2}, "broadcast"
+    planner.generation = 2
+    stream = messages(process, ticket(0, 8, generation=2))
+    for step in range(6):
+        assert next(f for f, _ in stream if not f.flags & FrameFlag.HEARTBEAT).step == step
+        acknowledge(process, ticket(0, 8, generation=2), step + 1)
+    with pytest.raises(BadRequestError, match="rank 1 must get its batches from tp rank 0"):
+        next(messages(process, ticket(5, 8, generation=2, rank=1)))
 
 
 def test_stream_when_the_generation_changes_then_running_streams_are_told(serve: Callable[..., tuple]) -> None:

@@ -142,6 +142,7 @@ class FakePlanner:
         self.requests: list[tuple[str, Any]] = []
         self.budgets: dict[str, int] = {}
         self.mesh: dict[str, int] = {"pp": 1, "dp": world_size, "cp": 1, "tp": 1}
+        self.tp_mode = "read"
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._server.block_on_close = False
@@ -220,6 +221,7 @@ class FakePlanner:
             "mixture": {"weights": dict.fromkeys(SOURCES, 1)},
             "batch": {"seq_len": self.seq_len_at(0), "microbatches": self.num_bins, "align": 4},
             "budgets": self.budgets,
+            "mesh": {"tp_mode": self.tp_mode},
         }
 
     def run_view(self) -> RunView:
@@ -276,11 +278,16 @@ class FakePlanner:
             state="open",
             generation=self.generation,
             first_step=self.first_step,
-            coords={"dp": body["rank"]},
+            coords=self._coords(body["rank"]),
             mesh=self.mesh,
             source_names=SOURCES,
             layout="pack",
+            tp_mode=self.tp_mode,
         )
+
+    def _coords(self, rank: int) -> dict[str, int]:
+        index = np.unravel_index(rank, tuple(self.mesh.values()))
+        return {axis: int(i) for axis, i in zip(self.mesh, index, strict=True)}
 
     def _ticket(self, body: dict[str, Any]) -> TicketReply:
         if body["generation"] != self.generation:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import Assignment, StreamProgress
 from loadmaster_flight.wire.errors import (
+    BadRequestError,
     GoneError,
     InternalError,
     LoadmasterError,
@@ -24,10 +25,9 @@ from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.schemas import batch_schema
 from loadmaster_flight.wire.step_plan import StepPlan
 
-from .assemble import assemble
 from .gather import Gatherer
 from .plans import PlanFeed
-from .slices import require_whole_microbatches
+from .slices import build_slots, coords_of, slice_schema, slot_at
 from .window import BuiltStep, StepWindow
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ class StreamBuilder:
     ) -> None:
         self.assignment = assignment
         self.num_built, self.build_s = 0, 0.0
-        self._dp_of = dict(zip(assignment.ranks, assignment.dp_of_rank, strict=True))
+        self._coords = coords_of(assignment)
+        self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
         self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key)
         self._on_advance, self._reported = on_advance, assignment.first_step
         self._changed = threading.Condition()
@@ -86,7 +87,8 @@ class StreamBuilder:
         self._require_served(rank)
         with self._changed:
             self._opened[rank] = step
-            if self._window is not None:
+            if self._window is not None and self._spec is not None:
+                self._require_fetching(rank, self._spec)
                 if step < self._window.acknowledged:
                     raise GoneError(self._gone(step, self._window.acknowledged))
                 self._window.open(rank, step)
@@ -125,7 +127,7 @@ class StreamBuilder:
             if error := self._closed or self._failure:
                 raise error
             built = self._window.get(step) if self._window is not None else None
-            return (built.batches[self._dp_of[rank]], built.build_us) if built is not None else None
+            return (built.batches[self._slot_of[rank]], built.build_us) if built is not None else None
 
     def is_over(self, step: int) -> bool:
         """Whether the stream has no such step."""
@@ -147,8 +149,9 @@ class StreamBuilder:
                 raise NotReadyError(f"stream {self.assignment.stream} of {self.assignment.run} is {self._status}")
             built = self._window.get(step) if self._window is not None else None
             if built is not None:
-                return built.batches[self._dp_of[rank]].schema
-            return batch_schema(seq_len=self._spec.batch.capacity_at(step))
+                return built.batches[self._slot_of[rank]].schema
+            whole = batch_schema(seq_len=self._spec.batch.capacity_at(step))
+            return slice_schema(whole, self._slot_of[rank][1], self._spec.mesh)
 
     def status(self, step: int) -> str:
         """Why `step` is not there yet, for people."""
@@ -185,8 +188,12 @@ class StreamBuilder:
         self._thread.join(timeout_s)
 
     def _require_served(self, rank: int) -> None:
-        if rank not in self._dp_of:
+        if rank not in self._slot_of:
             raise MovedError(f"rank {rank} of run {self.assignment.run} is not served here: ask the planner again")
+
+    def _require_fetching(self, rank: int, spec: RunSpec) -> None:
+        if not spec.mesh.fetches(self._coords[rank]):
+            raise BadRequestError(f"rank {rank} must get its batches from tp rank 0: mesh.tp_mode is broadcast")
 
     def _gone(self, step: int, acknowledged: int) -> str:
         a = self.assignment
@@ -239,17 +246,17 @@ class StreamBuilder:
     def _prepared(self) -> tuple[StepWindow, RunSpec]:
         if self._window is not None and self._spec is not None:
             return self._window, self._spec
-        require_whole_microbatches(self.assignment.mesh)
         spec, first_step = self._feed.spec(), self._feed.acknowledged()
+        fetching = [rank for rank, coords in self._coords.items() if spec.mesh.fetches(coords)]
         window = StepWindow(
-            self.assignment.ranks,
+            fetching,
             first_step=max(first_step, self.assignment.first_step),
             build_ahead=self.assignment.build_ahead,
             budget_bytes=spec.budgets.build_bytes,
         )
         with self._changed:
-            for rank, step in self._opened.items():
-                window.open(rank, step)
+            for rank in self._opened.keys() & fetching:
+                window.open(rank, self._opened[rank])
             self._spec, self._window = spec, window
             self._changed.notify_all()
         return window, spec
@@ -261,7 +268,7 @@ class StreamBuilder:
             pieces = self._gatherer.gather(self.assignment, plan).combine_chunks()
         except _PASSING as error:
             raise MovedError(error.message) from error
-        batches = {dp: assemble(plan, pieces, spec.batch, dp) for dp in sorted(set(self._dp_of.values()))}
+        batches = build_slots(plan, pieces, spec, self._slot_of.values())
         took_s = time.monotonic() - start_s
         self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))

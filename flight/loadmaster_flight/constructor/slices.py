@@ -1,60 +1,129 @@
-"""Which part of a microbatch a rank gets: context-parallel token indexes, and what is refused so far.
+"""A dp rank's microbatches, cut for each of its cp ranks and pipeline stages; tp ranks share what they read.
 
-# E = segment boundaries (segments + 1), T = tokens of one rank's slice
+# M = microbatches, C = tokens of a microbatch, T = C / cp, W = ranks served
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from loadmaster_flight.wire.errors import MeshError
+from loadmaster_flight.spec import MeshSpec, RunSpec
+from loadmaster_flight.wire.control import Assignment
+from loadmaster_flight.wire.slicing import SlicePlace, zigzag_index
+from loadmaster_flight.wire.step_plan import StepPlan
+
+from .assemble import assemble
 
 Int64Array = npt.NDArray[np.int64]
+Slot = tuple[int, SlicePlace]
+"""dp rank and place: what is built once, for all the ranks that differ in tp alone."""
 
 
-def zigzag_index(cu_seqlens_E: npt.NDArray[np.integer], cp: int, cp_rank: int) -> Int64Array:
-    """The tokens of one cp rank: of every segment, cut into 2*cp equal chunks, the chunks r and 2*cp-1-r.
+def build_slots(
+    plan: StepPlan, pieces: pa.RecordBatch | pa.Table, spec: RunSpec, slots: Iterable[Slot]
+) -> dict[Slot, pa.RecordBatch]:
+    """A step's batch for each slot. Whole microbatches are kept no longer than it takes to cut them."""
+    wanted = set(slots)
+    batches: dict[Slot, pa.RecordBatch] = {}
+    for dp_rank in sorted({dp for dp, _ in wanted}):
+        whole = assemble(plan, pieces, spec.batch, dp_rank)
+        parts = cut_all(whole, [place for dp, place in wanted if dp == dp_rank], spec.mesh)
+        batches |= {(dp_rank, place): part for place, part in parts.items()}
+    return batches
 
-    All ranks together have each token exactly once, and each the same causal attention work (the rule of
-    Transformer Engine's `thd_get_partitioned_indices`).
+
+def cut(batch: pa.RecordBatch, place: SlicePlace, mesh: MeshSpec) -> pa.RecordBatch:
+    """The part of some whole microbatches that belongs to one place. Pure; any thread.
+
+    cp: fields of axis token keep the tokens of `zigzag_index`; all others stay whole, `cu_seqlens` too. pp: fields
+    that `mesh.stage_fields` leaves out at the stage are dropped. The schema says the place.
 
     Args:
-        cu_seqlens_E: Shape (E,), ascending from 0; every segment divisible by 2*cp.
-        cp: Size of the axis.
-        cp_rank: In [0, cp).
-
-    Returns:
-        Shape (T,) with T = cu_seqlens_E[-1] / cp, ascending.
+        batch: What `assemble` makes; one row a microbatch.
+        place: Whose part.
+        mesh: Says which stages get which fields.
 
     Raises:
-        MeshError: A segment cannot be cut evenly.
+        MeshError: A segment cannot be cut into 2*cp equal chunks.
     """
-    if not 0 <= cp_rank < cp:
-        raise MeshError(f"cp coordinate must be in [0, {cp}), got {cp_rank}")
-    bounds_E: Int64Array = np.asarray(cu_seqlens_E, np.int64)
-    length: Int64Array = bounds_E[1:] - bounds_E[:-1]
-    if np.any(length % (2 * cp)):
-        at = int(np.flatnonzero(length % (2 * cp))[0])
-        raise MeshError(f"segment lengths must be divisible by 2*cp = {2 * cp}, got {length[at]}: raise batch.align")
-    chunk = length // (2 * cp)
-    count = 2 * chunk
-    start_T, chunk_T = np.repeat(bounds_E[:-1], count), np.repeat(chunk, count)
-    offset_T = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    is_low_T = offset_T < chunk_T
-    high_T = start_T + (2 * cp - 1 - cp_rank) * chunk_T + (offset_T - chunk_T)
-    return np.where(is_low_T, start_T + cp_rank * chunk_T + offset_T, high_T)
+    return cut_all(batch, [place], mesh)[place]
 
 
-def require_whole_microbatches(mesh: Mapping[str, int]) -> None:
-    """Refuse what is not served yet: every rank of a dp coordinate gets whole microbatches with all fields.
+def cut_all(batch: pa.RecordBatch, places: Iterable[SlicePlace], mesh: MeshSpec) -> dict[SlicePlace, pa.RecordBatch]:
+    """`cut` for several places: tokens are copied once a cp rank, stages share the columns."""
+    parts: dict[tuple[int, int], pa.RecordBatch] = {}
+    slices: dict[SlicePlace, pa.RecordBatch] = {}
+    for place in places:
+        key = place.cp, place.cp_rank
+        if key not in parts:
+            parts[key] = _cp_part(batch, place)
+        slices[place] = _stage_part(parts[key], place, mesh)
+    return slices
 
-    That is right for tp (all read the same) and for pp (a stage leaves alone what it does not need).
 
-    Raises:
-        MeshError: The mesh has a cp axis.
-    """
-    if mesh.get("cp", 1) != 1:
-        raise MeshError(f"mesh.cp must be 1 in this version (microbatches are served whole), got {mesh['cp']}")
+def slice_schema(schema: pa.Schema, place: SlicePlace, mesh: MeshSpec) -> pa.Schema:
+    """Schema of the place's part of batches of a schema."""
+    fields = [_cp_field(field, place.cp) for field in schema]
+    kept = [field for field in fields if mesh.is_on_stage(field.name, stage=place.pp_rank, num_stages=place.pp)]
+    return pa.schema(kept, metadata={**(schema.metadata or {}), **place.to_metadata()})
+
+
+def slot_at(mesh: Mapping[str, int], coords: Mapping[str, int]) -> Slot:
+    """The slot of a rank by its mesh's sizes and its own coordinates."""
+    return coords["dp"], SlicePlace.of(mesh, coords)
+
+
+def coords_of(assignment: Assignment) -> dict[int, dict[str, int]]:
+    """Mesh coordinates of each rank that an assignment names; the slowest axis comes first in its mesh."""
+    axes, sizes = list(assignment.mesh), tuple(assignment.mesh.values())
+    index_W = np.stack(np.unravel_index(np.asarray(assignment.ranks, np.int64), sizes), axis=1).tolist()
+    return {rank: dict(zip(axes, place, strict=True)) for rank, place in zip(assignment.ranks, index_W, strict=True)}
+
+
+def _cp_part(batch: pa.RecordBatch, place: SlicePlace) -> pa.RecordBatch:
+    if place.cp == 1:
+        return batch
+    schema = pa.schema([_cp_field(field, place.cp) for field in batch.schema], metadata=batch.schema.metadata)
+    index_M = [zigzag_index(ends, place.cp, place.cp_rank) for ends in _boundaries(batch)]
+    columns = [
+        _take(batch.column(field.name), index_M, field.type) if _is_cut(field) else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _stage_part(batch: pa.RecordBatch, place: SlicePlace, mesh: MeshSpec) -> pa.RecordBatch:
+    kept = [n for n in batch.schema.names if mesh.is_on_stage(n, stage=place.pp_rank, num_stages=place.pp)]
+    schema = pa.schema([batch.schema.field(n) for n in kept])
+    metadata = {**(batch.schema.metadata or {}), **place.to_metadata()}
+    return pa.RecordBatch.from_arrays([batch.column(n) for n in kept], schema=schema.with_metadata(metadata))
+
+
+def _is_cut(field: pa.Field) -> bool:
+    return (field.metadata or {}).get(b"axis") == b"token"
+
+
+def _cp_field(field: pa.Field, cp: int) -> pa.Field:
+    if cp == 1 or not _is_cut(field):
+        return field
+    num_tokens, *rest = field.type.shape
+    return field.with_type(pa.fixed_shape_tensor(field.type.value_type, [num_tokens // cp, *rest]))
+
+
+def _boundaries(batch: pa.RecordBatch) -> list[npt.NDArray[np.integer]]:
+    column = batch.column("cu_seqlens")
+    flat = column.flatten().to_numpy(zero_copy_only=False)
+    lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+    return np.split(flat, np.cumsum(lengths)[:-1])
+
+
+def _take(column: pa.Array, index_M: Sequence[Int64Array], kind: pa.DataType) -> pa.Array:
+    """The tokens of each row that are the place's; (M, C, ...) becomes (M, T, ...)."""
+    rows = column.to_numpy_ndarray()
+    part = np.stack([row[index] for row, index in zip(rows, index_M, strict=True)])
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), int(np.prod(part.shape[1:])))
+    return pa.ExtensionArray.from_storage(kind, storage)

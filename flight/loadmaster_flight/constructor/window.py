@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+from .slices import Slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltStep:
-    """One assembled step: a RecordBatch for each dp rank that is served here."""
+    """One assembled step: a RecordBatch for each slot that is served here. Memory that slots share counts once."""
 
     step: int
-    batches: Mapping[int, pa.RecordBatch]
+    batches: Mapping[Slot, pa.RecordBatch]
     build_us: int = 0
+    size_bytes: int = field(init=False)
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(batch.nbytes for batch in self.batches.values())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size_bytes", _size_bytes(self.batches.values()))
 
 
 class StepWindow:
@@ -101,3 +103,8 @@ class StepWindow:
         low = self.low
         for step in [s for s in self._built if s < low]:
             del self._built[step]
+
+
+def _size_bytes(batches: Iterable[pa.RecordBatch]) -> int:
+    buffers = (buffer for batch in batches for column in batch.columns for buffer in column.buffers())
+    return sum({buffer.address: buffer.size for buffer in buffers if buffer is not None}.values())

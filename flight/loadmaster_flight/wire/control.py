@@ -175,7 +175,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    """`state` is "waiting" (then `waiting_for` names the ranks) or "open"."""
+    """`state` is "waiting" (then `waiting_for` names the ranks) or "open". `tp_mode` is "read" or "broadcast"."""
 
     state: str
     waiting_for: list[int] = field(default_factory=list)
@@ -186,6 +186,12 @@ class JoinReply:
     source_names: list[str] = field(default_factory=list)
     layout: str = ""
     rows: int = 1
+    tp_mode: str = "read"
+
+    @property
+    def fetches(self) -> bool:
+        """Whether the rank fetches its batches itself; with tp_mode broadcast only those of tp coordinate 0 do."""
+        return self.tp_mode != "broadcast" or self.coords.get("tp", 0) == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

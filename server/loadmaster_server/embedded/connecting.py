@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loadmaster.feed import FeedItem
+from loadmaster.feed import FeedItem, require_fetching
+from loadmaster_flight.constructor.slices import cut, slot_at
 from loadmaster_flight.spec import RunSpec, load_run_spec
 from loadmaster_flight.wire.control import JoinReply
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError
@@ -33,11 +34,13 @@ class EmbeddedFeed:
         return self._info
 
     def next_step(self) -> FeedItem | None:
+        require_fetching(self._info)
         plan = self._run.plan_next()
         if plan is None:
             return None
         self._checkpoints.offer(self._run.planner.state())
-        return FeedItem(step=plan.step, batch=self._run.build(plan)[self._info.coords["dp"]])
+        dp_rank, place = slot_at(self._info.mesh, self._info.coords)
+        return FeedItem(step=plan.step, batch=cut(self._run.build(plan)[dp_rank], place, self._run.spec.mesh))
 
     def acknowledge(self, step: int) -> None:
         """Nothing is kept here that an acknowledgement would free."""
@@ -94,6 +97,7 @@ def connect(
         source_names=spec.source_names,
         layout=spec.batch.layout.value,
         rows=spec.batch.rows,
+        tp_mode=spec.mesh.tp_mode.value,
     )
     return EmbeddedFeed(embedded, info, checkpoints)
 

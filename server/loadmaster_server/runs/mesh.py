@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from loadmaster_flight.spec import MeshSpec, RunSpec
+from loadmaster_flight.spec.mesh import StageFields
 from loadmaster_flight.wire.errors import MeshError
 
 
@@ -63,8 +64,10 @@ def check_batch(mesh: dict[str, int], spec: RunSpec, stream: str) -> None:
     """Refuse a mesh that a stream's steps cannot be dealt to.
 
     Raises:
-        MeshError: G % dp, align % (2*cp) or C % (2*cp*tp) is not 0; names the numbers.
+        MeshError: G % dp, align % (2*cp) or C % (2*cp*tp) is not 0, or a field is for a stage that is not there;
+            names the numbers.
     """
+    _check_stages(mesh["pp"], spec.mesh)
     dp, cp, tp = mesh["dp"], mesh["cp"], mesh["tp"]
     for num_bins in _bin_counts(spec, stream):
         if num_bins % dp:
@@ -74,6 +77,13 @@ def check_batch(mesh: dict[str, int], spec: RunSpec, stream: str) -> None:
     for capacity in _capacities(spec):
         if cp * tp > 1 and capacity % (2 * cp * tp):
             raise MeshError(f"2 * cp * tp must divide seq_len, got cp {cp}, tp {tp} and {capacity} tokens")
+
+
+def _check_stages(pp: int, spec: MeshSpec) -> None:
+    for field in StageFields.model_fields:
+        wrong = next((s for s in spec.stages_of(field) if isinstance(s, int) and s >= pp), None)
+        if wrong is not None:
+            raise MeshError(f"stage_fields.{field} must name stages in [0, pp = {pp}), got {wrong}")
 
 
 def _bin_counts(spec: RunSpec, stream: str) -> set[int]:

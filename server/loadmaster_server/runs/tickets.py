@@ -26,14 +26,17 @@ class TicketOffice:
 
         Raises:
             NotFoundError: There is no such generation.
-            BadRequestError: Rank or step are not of the generation; names the field.
+            BadRequestError: Rank or step are not of the generation, or the rank does not fetch; names the field.
             GoneError: The generation is fenced, or all ranks are past that step.
             NotReadyError: No constructor is there that serves the rank.
         """
         place = GenerationKey(run=key.run, stream=key.stream, generation=request.generation)
         generation = self._store.generations.unfenced(place)
         _check(generation, request)
-        dp_rank = coords_of(generation.mesh, request.rank)["dp"]
+        coords = coords_of(generation.mesh, request.rank)
+        if not self._store.runs.definition(key.run).spec.mesh.fetches(coords):
+            raise BadRequestError(f"rank must be of tp 0 where mesh.tp_mode is broadcast, got rank {request.rank}")
+        dp_rank = coords["dp"]
         address = self._store.actors.constructor_of(place, dp_rank)
         if address is None:
             raise NotReadyError(
