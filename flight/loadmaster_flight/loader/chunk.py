@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,12 @@ from ..wire.schemas import METADATA, Verdict
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+
+CHUNK_ROWS = 64
+"""Most rows of a chunk: the grain of parallel work and of eviction."""
+CHUNK_BYTES = 4 << 20
+"""Of large rows a chunk has fewer: about so many bytes of a block, but one row in any case."""
 
 
 class Place(NamedTuple):
@@ -109,10 +115,17 @@ class Chunk:
         spans = self.spans.values.nbytes + 9 * self.num_rows
         return self.tokens_T.nbytes + spans + 25 * self.num_rows + 512
 
+    def without_tokens(self) -> Chunk:
+        """The same rows, measured, as far as metadata tells of them."""
+        return replace(self, tokens_T=_NO_TOKENS)
+
     @property
     def lengths_N(self) -> Int64Array:
         """Tokens of each row; -1 where the row is not OK: nothing may be said of its length."""
         return np.where(self.verdict_N == Verdict.OK, np.diff(self.offsets), -1)
+
+
+_NO_TOKENS = np.zeros(0, np.int32)
 
 
 def chunk_of(measured: Measured, *, pos: int, rows_N: Int64Array) -> Chunk:

@@ -9,16 +9,16 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from ..sources.cache import BlockCache
-from ..sources.lanes import LaneReader
+from ..sources.lanes import LanePath
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..wire.errors import BadRequestError, UnavailableError
@@ -30,11 +30,12 @@ from .gather import Cargo, gather_pieces
 from .measuring import Measurer, Walk
 from .metadata import metadata_batch
 from .opened import OpenedSource
+from .pool import WorkerPool
 from .shelf import BlockShelf
 from .window import Window
 
+TOKEN_BYTES = 4
 LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class LoaderEngine:
@@ -59,11 +60,11 @@ class LoaderEngine:
         self._cache = BlockCache(cache_dir, run.budgets.cache_bytes) if cache_dir is not None else None
         self._window, self._shelf = Window(run.budgets.window_bytes), BlockShelf(run.budgets.shuffle_bytes)
         # No reader waits for a worker's result, and no worker for a reader's: the two pools cannot deadlock.
-        self._readers = ThreadPoolExecutor(2 * num_workers, thread_name_prefix="loader-read")
+        self._readers = WorkerPool(2 * num_workers, "loader-read")
         self._measurer = Measurer(self._window, num_workers)
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
-        self._ahead: dict[tuple[int, int], Future[None]] = {}
+        self._ahead: dict[tuple[int, int], Future[Walk]] = {}
         self._counts = dict.fromkeys(("pieces_sent", "lanes_read_ahead", "ahead_failures"), 0.0)
         self._count_lock = threading.Lock()
         self._is_closed = False
@@ -85,13 +86,11 @@ class LoaderEngine:
             UnavailableError: It cannot be reached now.
         """
         opened = self._source(source)
-        with self._window.holding() as holds:
-            walks = self._walk_all(holds, opened, epoch, cursors, rows_per_lane)
-            parts = [part for walk in walks for part in walk.parts(source, epoch)]
-            answer = metadata_batch(parts)
-        if self._window.has_room(sum(part.chunk.size_bytes for part in parts)):
+        walks = self._walk_all(opened, epoch, cursors, rows_per_lane)
+        parts = [part for walk in walks for part in walk.parts(source, epoch)]
+        if self._window.has_room(sum(part.num_tokens * TOKEN_BYTES for part in parts)):
             self._read_ahead(opened, epoch, walks, rows_per_lane)
-        return answer
+        return metadata_batch(parts)
 
     def materialize(self, plans: Sequence[StepPlan]) -> pa.RecordBatch:
         """The pieces of the given plans (or slices of plans), in plan order, as one PIECES batch.
@@ -117,6 +116,7 @@ class LoaderEngine:
             "rows_measured": float(self._measurer.num_rows),
             "tokens_measured": float(self._measurer.num_tokens),
             "window_bytes": float(self._window.size_bytes),
+            "window_peak_bytes": float(self._window.peak_bytes),
             "window_evictions": float(self._window.num_evictions),
             "shelf_bytes": float(self._shelf.size_bytes),
             "blocks_read": float(self._shelf.num_reads),
@@ -128,7 +128,7 @@ class LoaderEngine:
         self._is_closed = True
         for source in list(self._opened.values()):
             source.close()  # first: it ends waits for lost storage
-        self._readers.shutdown(wait=True, cancel_futures=True)
+        self._readers.close()
         self._measurer.close()
 
     def __enter__(self) -> LoaderEngine:
@@ -143,24 +143,33 @@ class LoaderEngine:
         with self._open_locks[ordinal]:
             if ordinal not in self._opened:
                 if self._is_closed:
-                    raise UnavailableError(f"the loader of run {self._run.run!r} is closed")
+                    raise self._closed()
                 manifest = self._manifests[ordinal]
                 self._opened[ordinal] = OpenedSource(self._run, manifest, self._shelf, self._cache)
             return self._opened[ordinal]
 
     def _walk_all(
-        self, holds: Holds, opened: OpenedSource, epoch: int, cursors: Sequence[list[int]], rows_per_lane: int
+        self, opened: OpenedSource, epoch: int, cursors: Sequence[list[int]], rows_per_lane: int
     ) -> list[Walk]:
-        lanes = [opened.lane(epoch, cursor) for cursor in cursors]
-        tasks = [self._read(self._measurer.walk, holds, opened, lane, epoch, rows_per_lane) for lane in lanes]
-        wait(tasks)  # all of them, even if one fails: they claim entries for `holds`
-        return [task.result() for task in tasks]
-
-    def _read(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
+        paths = [opened.lane(epoch, cursor) for cursor in cursors]
+        tasks = [self._walk(opened, path, epoch, rows_per_lane, is_urgent=True) for path in paths]
+        wait(tasks)
         try:
-            return self._readers.submit(call, *arguments)
+            return [task.result() for task in tasks]
+        except CancelledError as error:
+            raise self._closed() from error
+
+    def _walk(
+        self, opened: OpenedSource, path: LanePath, epoch: int, num_rows: int, *, is_urgent: bool
+    ) -> Future[Walk]:
+        walk = partial(self._measurer.walk, opened, path, epoch, num_rows, is_urgent=is_urgent)
+        try:
+            return self._readers.submit(walk, is_urgent=is_urgent)
         except RuntimeError as error:
-            raise UnavailableError(f"the loader of run {self._run.run!r} is closed") from error
+            raise self._closed() from error
+
+    def _closed(self) -> UnavailableError:
+        return UnavailableError(f"the loader of run {self._run.run!r} is closed")
 
     def _read_ahead(self, opened: OpenedSource, epoch: int, walks: Iterable[Walk], rows_per_lane: int) -> None:
         """Go on with the lanes just measured: one request's worth and no further."""
@@ -170,15 +179,14 @@ class LoaderEngine:
             if walk.is_over or (running is not None and not running.done()):
                 continue
             self._count(lanes_read_ahead=1)
-            self._ahead[key] = self._read(self._walk_ahead, opened, walk.reader, epoch, rows_per_lane)
+            ahead = self._ahead[key] = self._walk(opened, walk.path, epoch, rows_per_lane, is_urgent=False)
+            ahead.add_done_callback(partial(self._note_ahead, opened.manifest.name))
 
-    def _walk_ahead(self, opened: OpenedSource, reader: LaneReader, epoch: int, num_rows: int) -> None:
-        try:
-            with self._window.holding() as holds:
-                self._measurer.walk(holds, opened, reader, epoch, num_rows)
-        except Exception as error:  # whoever asks for these rows will meet it
+    def _note_ahead(self, source: str, ahead: Future[Walk]) -> None:
+        """Failures are not reported: whoever asks for these rows will meet them."""
+        if not ahead.cancelled() and (error := ahead.exception()) is not None:
             self._count(ahead_failures=1)
-            LOG.debug("reading ahead in source %s at %s: %s", opened.manifest.name, reader.cursor, error)
+            LOG.debug("reading ahead in source %s: %s", source, error)
 
     def _materialize_step(self, plan: StepPlan) -> pa.RecordBatch:
         with self._window.holding() as holds:

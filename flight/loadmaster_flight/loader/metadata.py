@@ -40,6 +40,11 @@ class LanePart:
     start: int
     stop: int
 
+    @property
+    def num_tokens(self) -> int:
+        """Of the part's rows; the chunk need not have them any more."""
+        return int(self.chunk.offsets[self.stop] - self.chunk.offsets[self.start])
+
 
 def lane_end(lane: int, source: int, epoch: int) -> LanePart:
     """The mark that a lane has no more rows in this epoch: every place in it is -1."""

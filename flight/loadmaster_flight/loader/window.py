@@ -14,11 +14,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from .chunk import Chunk, Int64Array, Place
+from .chunk import CHUNK_ROWS, Chunk, Int64Array, Place
 from .entry import Entry, Hold, Holds
 
-CHUNK_ROWS = 64
-"""Most rows of a chunk: the grain of parallel work and of eviction."""
 MAX_GAP_ROWS = 8
 """Rows that nobody asked for are made too when they lie in a gap no longer than this."""
 MAX_EVICTED = 1 << 16
@@ -41,6 +39,7 @@ class Window:
         self._evicted: dict[Entry, None] = {}
         self._done: set[Entry] = set()  # delivered, not dropped yet
         self._size_bytes, self._newest, self._oldest = 0, 0, 0
+        self.peak_bytes = 0
         self.num_evictions = 0
 
     @property
@@ -59,10 +58,28 @@ class Window:
         try:
             yield holds
         finally:
-            self._release(holds.all)
+            self.release(holds.all)
+
+    def release(self, holds: Iterable[Hold]) -> None:
+        """Let go of what `claim` pinned."""
+        self.unpin(hold.entry for hold in holds)
+
+    def unpin(self, entries: Iterable[Entry]) -> None:
+        """`release`, for who keeps no hold: a hold keeps its chunk in memory."""
+        with self._lock:
+            for entry in entries:
+                entry.pins -= 1
+            self._shrink()
 
     def claim(
-        self, holds: Holds, place: Place, lane: int, positions: Int64Array, *, is_ahead: bool
+        self,
+        holds: Holds,
+        place: Place,
+        lane: int,
+        positions: Int64Array,
+        *,
+        is_ahead: bool,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> tuple[list[Hold], list[Entry]]:
         """Pin entries that cover `positions`.
 
@@ -73,12 +90,13 @@ class Window:
             positions: Int64, ascending.
             is_ahead: Whether the rows are read ahead of need (new entries are the newest, the first to be evicted), or
                 needed at once (new entries are the oldest).
+            chunk_rows: Most rows of a new entry.
 
         Returns:
             The holds, by position, and the entries that the caller must `fill` or `fail`.
         """
         with self._lock:
-            entries = list(self._covering(place, lane, positions, is_ahead))
+            entries = list(self._covering(place, lane, positions, is_ahead, chunk_rows))
             todo = [self._begin(entry) for entry in entries if entry.future is None]
             found = [Hold(entry, entry.future) for entry in entries if entry.future is not None]
             for entry in entries:
@@ -94,6 +112,7 @@ class Window:
             entry.chunk, future = chunk, entry.future
             self._resident.add(entry)
             self._size_bytes += chunk.size_bytes
+            self.peak_bytes = max(self.peak_bytes, self._size_bytes)
             self._shrink(newer_than=entry.rank)  # what is older than this is not given up for it
         if future is not None:
             future.set_result(chunk)
@@ -155,7 +174,9 @@ class Window:
         after = bisect.bisect_right(entries, int(positions[-1]), key=lambda e: e.start) if len(positions) else 0
         return [e for e in entries[max(0, first - 1) : after] if e.stop > positions[0]]
 
-    def _covering(self, place: Place, lane: int, positions: Int64Array, is_ahead: bool) -> Iterator[Entry]:
+    def _covering(
+        self, place: Place, lane: int, positions: Int64Array, is_ahead: bool, chunk_rows: int
+    ) -> Iterator[Entry]:
         """Existing entries and new ones for the gaps between them, by position."""
         entries, i = self._entries.setdefault(place, []), 0
         while i < len(positions):
@@ -164,8 +185,8 @@ class Window:
             if at and entries[at - 1].stop > pos:
                 entry = entries[at - 1]
             else:
-                limit = entries[at].start if at < len(entries) else pos + CHUNK_ROWS
-                stop = _run_end(positions[i:], min(limit, pos + CHUNK_ROWS))
+                limit = entries[at].start if at < len(entries) else pos + chunk_rows
+                stop = _run_end(positions[i:], min(limit, pos + chunk_rows))
                 entry = Entry(place, lane, pos, stop, self._next_rank(is_ahead))
                 entries.insert(at, entry)
                 self._lane_of(entry).add(entry)
@@ -183,12 +204,6 @@ class Window:
         entry.future = Future()
         self._evicted.pop(entry, None)
         return entry
-
-    def _release(self, holds: Iterable[Hold]) -> None:
-        with self._lock:
-            for hold in holds:
-                hold.entry.pins -= 1
-            self._shrink()
 
     def _shrink(self, *, newer_than: int | None = None) -> None:
         for entry in [e for e in self._done if not e.pins and e.chunk is not None]:

@@ -4,7 +4,7 @@ from .blocks import Block, EndOfShardError, FaultBlock, Projection, RowFault
 from .cache import BlockCache, BlockKey
 from .hashing import fold, fold_array, name_key
 from .inventory import check_unchanged, freeze_source
-from .lanes import LaneReader, LaneRows
+from .lanes import LanePath, LaneReader, LaneRows, LaneStretch
 from .order import Unit, block_sequence, lane_units, row_order
 from .reader import SourceReader
 from .survey import Survey, survey_source
@@ -15,8 +15,10 @@ __all__ = [
     "BlockKey",
     "EndOfShardError",
     "FaultBlock",
+    "LanePath",
     "LaneReader",
     "LaneRows",
+    "LaneStretch",
     "Projection",
     "RowFault",
     "SourceReader",
