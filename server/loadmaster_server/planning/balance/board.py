@@ -62,7 +62,8 @@ def sums_by_bin(cost_N: Float64Array, bin_N: Int64Array, num_bins: int) -> Float
     """Cost of each bin, float64 (B,), exact because costs are integers."""
     cost_B = np.zeros(num_bins)
     for i in range(len(bin_N)):
-        cost_B[bin_N[i]] += cost_N[i]
+        if bin_N[i] >= 0:
+            cost_B[bin_N[i]] += cost_N[i]
     return cost_B
 
 
@@ -111,7 +112,7 @@ def time_with(bins: Bins, rank: int, without: int, instead: float) -> float:
 
 @compiled
 def pieces_of(size_N: Int64Array, cost_N: Float64Array, bin_N: Int64Array, num_bins: int) -> Pieces:
-    """Lists of the bins' pieces. Not copied: `bin_N` will change."""
+    """Lists of the bins' pieces, those of bin -1 left out. Not copied: `bin_N` will change."""
     num = len(size_N)
     pieces = Pieces(
         size_N,
@@ -129,7 +130,8 @@ def pieces_of(size_N: Int64Array, cost_N: Float64Array, bin_N: Int64Array, num_b
         if size_N.max() >> 2 * DIGIT_BITS:
             order_N = by_digit(size_N, order_N, 2 * DIGIT_BITS)
     for i in order_N:
-        put_first(pieces, i)
+        if bin_N[i] >= 0:
+            put_first(pieces, i)
     return pieces
 
 
@@ -151,6 +153,12 @@ def put_first(pieces: Pieces, i: int) -> None:
 def move_piece(pieces: Pieces, bins: Bins, i: int, to: int) -> None:
     """Take a piece out of its bin and put it, by its size, into another one."""
     unlink(pieces, bins, i)
+    put_piece(pieces, bins, i, to)
+
+
+@compiled
+def put_piece(pieces: Pieces, bins: Bins, i: int, to: int) -> None:
+    """Put a piece that is in no bin into one, by its size."""
     before, after = -1, pieces.first_B[to]
     while after >= 0 and comes_before(pieces, after, i):
         before, after = after, pieces.next_N[after]

@@ -13,13 +13,18 @@ from .limits import Limits
 from .sorting import KEY_LIMIT, RANK_BITS, sift_down, sift_up
 
 MOST_RANKS_TRIED = 16
+MOST_LEFT = 0.05
 
 
 @compiled
 def place_by_cost(
     size_N: Int64Array, cost_N: Float64Array, order_N: Int64Array, slow_D: Float64Array, limits: Limits
 ) -> Int64Array:
-    """Bin of each piece, int64 (N,); empty when some piece found no room. `order_N`: the costliest first."""
+    """Bin of each piece, int64 (N,), -1 where it found no room; empty where too many did not.
+
+    Args:
+        order_N: The costliest piece first.
+    """
     num_ranks, per_rank = len(slow_D), limits.per_rank
     mask = (1 << RANK_BITS) - 1
     scale = KEY_LIMIT / ((1.0 + limits.extra) * (cost_N.sum() + 1.0) * slow_D.max())
@@ -27,7 +32,7 @@ def place_by_cost(
     used_B, docs_B = np.zeros(num_ranks * per_rank, np.int64), np.zeros(num_ranks * per_rank, np.int64)
     cost_B, cost_D, top_D = np.zeros(num_ranks * per_rank), np.zeros(num_ranks), np.zeros(num_ranks)
     heap, parked = np.arange(num_ranks), np.empty(MOST_RANKS_TRIED, np.int64)
-    num = num_ranks
+    num, num_left, most_left = num_ranks, 0, int(MOST_LEFT * len(size_N))
     for i in order_N:
         num_parked, b, rank = 0, -1, 0
         while num > 0 and num_parked < MOST_RANKS_TRIED:
@@ -40,9 +45,13 @@ def place_by_cost(
             num -= 1
             heap[0] = heap[num]
             sift_down(heap, num, 0)
-        if b < 0:
-            return np.empty(0, np.int64)
         bin_N[i] = b
+        if b < 0:
+            num_left += 1
+            if num_left > most_left:
+                return np.empty(0, np.int64)
+            num = unpark(heap, num, parked, num_parked)
+            continue
         used_B[b] += size_N[i]
         docs_B[b] += 1
         cost_B[b] += cost_N[i]
@@ -51,11 +60,18 @@ def place_by_cost(
         key = (cost_D[rank] + limits.extra * max(0.0, top_D[rank] - limits.mean)) * slow_D[rank]
         heap[0] = (int(key * scale) << RANK_BITS) | rank
         sift_down(heap, num, 0)
-        for k in range(num_parked):
-            heap[num] = parked[k]
-            num += 1
-            sift_up(heap, num - 1)
+        num = unpark(heap, num, parked, num_parked)
     return bin_N
+
+
+@compiled
+def unpark(heap: Int64Array, num: int, parked: Int64Array, num_parked: int) -> int:
+    """Put the ranks that had no room for one piece back; returns the size of the heap."""
+    for k in range(num_parked):
+        heap[num] = parked[k]
+        sift_up(heap, num)
+        num += 1
+    return num
 
 
 @compiled

@@ -14,6 +14,8 @@ from .trades import move_best, trade_best
 
 MOST_ROUNDS = 64
 MOST_STALE = 8
+PARTNERS = 4
+MOST_EXCHANGES = 16
 LEAST_GAIN = 1e-5
 
 
@@ -48,14 +50,25 @@ def level_by_pieces(bins: Bins, pieces: Pieces, target: float) -> None:
             slow = order_D[k]
             if bins.key_D[slow] <= target:
                 break
-            fast = partner(order_D, k, stale)
-            if (
-                swap_best(bins, slow, fast)
-                or move_best(bins, pieces, slow, fast)
-                or trade_best(bins, pieces, slow, fast)
-            ):
-                has_gained = True
+            for turn in range(PARTNERS):
+                fast = partner(order_D, k, stale * PARTNERS + turn)
+                has_gained = meet(bins, pieces, slow, fast, target) or has_gained
         stale = 0 if has_gained else stale + 1
+
+
+@compiled
+def meet(bins: Bins, pieces: Pieces, slow: int, fast: int, target: float) -> bool:
+    """Let two ranks exchange what gains most, again and again; whether anything did."""
+    has_gained = False
+    for _ in range(MOST_EXCHANGES):
+        if bins.key_D[slow] <= target:
+            break
+        if not (
+            swap_best(bins, slow, fast) or move_best(bins, pieces, slow, fast) or trade_best(bins, pieces, slow, fast)
+        ):
+            break
+        has_gained = True
+    return has_gained
 
 
 @compiled

@@ -15,16 +15,24 @@ from .board import Bins, Pieces, move_piece, recount, time_with
 
 LEAST_GAIN = 1e-5
 LARGEST_TRIED = 6
-SHARES = 4
+MOST_TRIED = 24
+STARTS = 12
+MOST_INSIDE = 8
 MOST_TAKEN = 64
 
 
 class Offer(NamedTuple):
-    """What a bin gives for a piece: number, sizes and costs of its pieces together."""
+    """What a bin gives for a piece: number and costs of its pieces together."""
 
     num: int
-    size: int
     cost: float
+
+
+class Trade(NamedTuple):
+    """A piece, and where in another bin the choice of those that it goes for starts."""
+
+    piece: int
+    start: int
 
 
 @compiled
@@ -60,91 +68,115 @@ def move_best(bins: Bins, pieces: Pieces, slow: int, fast: int) -> bool:
 def trade_best(bins: Bins, pieces: Pieces, slow: int, fast: int) -> bool:
     """Exchange one of the slow rank's largest pieces for some of a bin of the fast rank; whether any gained."""
     best = bins.key_D[slow] - LEAST_GAIN * bins.limits.mean
-    best_piece, best_bin, best_share = -1, -1, 0
-    taken = np.empty(MOST_TAKEN, np.int64)
+    found, taken = Trade(-1, -1), np.empty(MOST_TAKEN, np.int64)
     for a in bins.bins_DM[slow]:
         i, tried = pieces.first_B[a], 0
         while i >= 0 and tried < LARGEST_TRIED:
             for b in bins.bins_DM[fast]:
-                for share in range(SHARES):
-                    offer = offer_of(bins, pieces, i, b, share, taken)
+                start = first_below(pieces, b, pieces.size_N[i])
+                for _ in range(STARTS):
+                    if start < 0:
+                        break
+                    offer = offer_of(bins, pieces, i, b, start, taken)
                     gain = pieces.cost_N[i] - offer.cost
-                    if offer.num == 0 or gain <= 0:
-                        continue
-                    later = max(
-                        time_with(bins, slow, a, bins.cost_B[a] - gain), time_with(bins, fast, b, bins.cost_B[b] + gain)
-                    )
-                    if later < best:
-                        best, best_piece, best_bin, best_share = later, i, b, share
+                    if offer.num > 0 and gain > 0:
+                        later = max(
+                            time_with(bins, slow, a, bins.cost_B[a] - gain),
+                            time_with(bins, fast, b, bins.cost_B[b] + gain),
+                        )
+                        if later < best:
+                            best, found = later, Trade(i, start)
+                    start = pieces.next_N[start]
             i, tried = pieces.next_N[i], tried + 1
-    if best_piece < 0:
+    if found.piece < 0:
         return False
-    exchange(bins, pieces, best_piece, best_bin, best_share, taken)
+    exchange(bins, pieces, found, taken)
     recount(bins, slow)
     recount(bins, fast)
     return True
 
 
 @compiled
-def offer_of(bins: Bins, pieces: Pieces, i: int, b: int, share: int, taken: Int64Array) -> Offer:
-    """Pieces of bin `b`, none larger than a share of piece `i`, that fit where it was and leave room for it.
+def first_below(pieces: Pieces, b: int, size: int) -> int:
+    """Largest piece of a bin that is smaller than `size`; -1 if there is none."""
+    i: int = pieces.first_B[b]
+    while i >= 0 and pieces.size_N[i] >= size:
+        i = pieces.next_N[i]
+    return i
 
-    They are chosen greedily, the largest that still fits first, into `taken`; num 0 when they do not do.
+
+@compiled
+def offer_of(bins: Bins, pieces: Pieces, i: int, b: int, start: int, taken: Int64Array) -> Offer:
+    """Pieces of bin `b` that fit where piece `i` was and leave room for it.
+
+    They are chosen greedily from `start` on, the largest that still fits first, into `taken`; num 0 when they do not
+    do.
     """
     a, size = pieces.bin_N[i], pieces.size_N[i]
-    room_a = bins.limits.capacity - pieces.used_B[a] + size
+    room = bins.limits.capacity - pieces.used_B[a] + size
     least = size - (bins.limits.capacity - pieces.used_B[b])
-    largest = size - 1 if share == 0 else size >> share
-    num, total, cost = 0, 0, 0.0
-    j = pieces.first_B[b]
-    while j >= 0 and num < MOST_TAKEN:
-        if pieces.size_N[j] <= largest and total + pieces.size_N[j] <= room_a:
+    num, cost, j = 0, 0.0, start
+    total = 0
+    while j >= 0 and num < MOST_TAKEN and total < room:
+        if total + pieces.size_N[j] <= room:
             taken[num] = j
             num += 1
             total += pieces.size_N[j]
             cost += pieces.cost_N[j]
         j = pieces.next_N[j]
-    is_wrong = total < least or pieces.docs_B[a] - 1 + num > bins.limits.max_docs or num == 0
-    return Offer(0, 0, 0.0) if is_wrong else Offer(num, total, cost)
+    is_wrong = total < least or pieces.docs_B[a] - 1 + num > bins.limits.max_docs
+    return Offer(0, 0.0) if is_wrong else Offer(num, cost)
 
 
 @compiled
-def exchange(bins: Bins, pieces: Pieces, i: int, b: int, share: int, taken: Int64Array) -> None:
+def exchange(bins: Bins, pieces: Pieces, trade: Trade, taken: Int64Array) -> None:
     """Do what `offer_of` offered."""
-    a = pieces.bin_N[i]
-    offer = offer_of(bins, pieces, i, b, share, taken)
-    move_piece(pieces, bins, i, b)
+    a, b = pieces.bin_N[trade.piece], pieces.bin_N[trade.start]
+    offer = offer_of(bins, pieces, trade.piece, b, trade.start, taken)
+    move_piece(pieces, bins, trade.piece, b)
     for k in range(offer.num):
         move_piece(pieces, bins, taken[k], a)
 
 
 @compiled
-def level_inside(bins: Bins, pieces: Pieces, target: float, most_rounds: int) -> None:
-    """Lower the costliest bin by exchanges with the bins of its rank, until it is `target`, or nothing gains."""
-    for _ in range(most_rounds):
-        a = int(np.argmax(bins.cost_B))
-        if bins.cost_B[a] <= target or not lower(bins, pieces, a):
-            break
+def level_inside(bins: Bins, pieces: Pieces, target: float) -> None:
+    """Lower the costliest bin of each rank by exchanges inside the rank, until it is `target`, or nothing gains."""
+    for rank in range(len(bins.key_D)):
+        for _ in range(MOST_INSIDE * bins.limits.per_rank):
+            a = bins.bins_DM[rank, 0]
+            for b in bins.bins_DM[rank]:
+                if bins.cost_B[b] > bins.cost_B[a]:
+                    a = b
+            if bins.cost_B[a] <= target or not lower(bins, pieces, a, target):
+                break
 
 
 @compiled
-def lower(bins: Bins, pieces: Pieces, a: int) -> bool:
-    """Exchange a piece of bin `a` with another bin of its rank so that the costlier of both is cheapest."""
+def lower(bins: Bins, pieces: Pieces, a: int, target: float) -> bool:
+    """Exchange a piece of bin `a` with another bin of its rank so that the costlier of both is cheap enough.
+
+    The first exchange that meets the target is done, or else the best one; whether there was any.
+    """
     best = bins.cost_B[a] - LEAST_GAIN * bins.limits.mean
-    best_piece, best_bin, best_share = -1, -1, 0
-    taken = np.empty(MOST_TAKEN, np.int64)
+    found, taken = Trade(-1, -1), np.empty(MOST_TAKEN, np.int64)
     i, tried = pieces.first_B[a], 0
-    while i >= 0 and tried < 4 * LARGEST_TRIED:
+    while i >= 0 and tried < MOST_TRIED and best > target:
         for b in bins.bins_DM[bins.rank_B[a]]:
-            for share in range(SHARES if b != a else 0):
-                offer = offer_of(bins, pieces, i, b, share, taken)
+            if b == a or bins.cost_B[a] + bins.cost_B[b] >= 2 * best:
+                continue
+            start = first_below(pieces, b, pieces.size_N[i])
+            for _ in range(STARTS):
+                if start < 0 or best <= target:
+                    break
+                offer = offer_of(bins, pieces, i, b, start, taken)
                 gain = pieces.cost_N[i] - offer.cost
                 costlier = max(bins.cost_B[a] - gain, bins.cost_B[b] + gain)
                 if offer.num > 0 and gain > 0 and costlier < best:
-                    best, best_piece, best_bin, best_share = costlier, i, b, share
+                    best, found = costlier, Trade(i, start)
+                start = pieces.next_N[start]
         i, tried = pieces.next_N[i], tried + 1
-    if best_piece < 0:
+    if found.piece < 0:
         return False
-    exchange(bins, pieces, best_piece, best_bin, best_share, taken)
+    exchange(bins, pieces, found, taken)
     recount(bins, bins.rank_B[a])
     return True
