@@ -12,6 +12,7 @@ import pytest
 
 from loadmaster.cli import commands
 from loadmaster.cli.commands import main
+from loadmaster_flight.wire.errors import RunPausedError
 from support.services import FakePlanner
 
 Capture = pytest.CaptureFixture[str]
@@ -82,14 +83,40 @@ def test_status_when_asked_then_streams_and_shares_are_shown(planner: FakePlanne
     text = capsys.readouterr().out
     assert "planned 6 (the end)" in text
     assert "waiting for ranks 0" in text
-    assert "75.00% of  50.00%" in text
+    assert "75.00% (target  50.00%)" in text
+
+
+def test_status_when_asked_then_processes_are_shown_with_what_they_did(planner: FakePlanner, capsys: Capture) -> None:
+    assert main(["status", planner.url]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("constructor-0 ")
+    assert "pid 4711" in line
+    assert line.endswith("heard  0.2 s ago  steps built 1,234  ready 1.5 MiB")
+
+
+def test_resume_when_the_run_is_the_only_one_then_it_goes_on(planner: FakePlanner, capsys: Capture) -> None:
+    planner.plan_fault = RunPausedError("source prose has 25 bad rows in the last 100")
+    assert main(["resume", planner.url]) == 0
+    assert capsys.readouterr().out == "demo  open\n"
+    assert planner.plan_fault is None
+
+
+def test_resume_when_json_then_the_run_is_one_object(planner: FakePlanner, capsys: Capture) -> None:
+    assert main(["resume", planner.url, "--run", "demo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "open"
+
+
+def test_resume_when_there_is_no_such_run_then_one_line_says_so(planner: FakePlanner, capsys: Capture) -> None:
+    assert main(["resume", planner.url, "--run", "other"]) == 2
+    assert capsys.readouterr().err == "loadmaster: there is no run 'other'\n"
 
 
 def test_status_when_json_then_it_is_one_list(planner: FakePlanner, capsys: Capture) -> None:
     assert main(["status", planner.url, "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)
-    assert runs[0]["run"] == "demo"
-    assert runs[0]["streams"][0]["source_tokens"] == [300, 100]
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"][0]["run"] == "demo"
+    assert told["runs"][0]["streams"][0]["source_tokens"] == [300, 100]
+    assert told["actors"][0]["stats"] == {"steps_built": 1234, "built_bytes": 3 << 19}
 
 
 def test_main_when_the_command_is_unknown_then_a_near_one_is_suggested(capsys: Capture) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from loadmaster.cli.actors import list_actors
 from loadmaster_flight.wire.control import (
     CreateRunRequest,
     HeartbeatReply,
@@ -72,6 +73,25 @@ def test_heartbeat_when_silent_for_a_lease_then_not_found(cluster: Cluster) -> N
     wait_for(lambda: not store.actors.all(), what="the silent actor to be given up")
     with pytest.raises(NotFoundError):
         _beat(cluster, actor_id)
+
+
+def test_actors_when_listed_then_as_their_last_heartbeat_says(cluster: Cluster) -> None:
+    for port in (9002, 9001):
+        request = RegisterRequest(
+            role=Role.LOADER, address=f"grpc://127.0.0.1:{port}", incarnation=str(port), pid=port - 9000
+        )
+        actor_id = cluster.client.post("/actors", request, RegisterReply).actor_id
+    beat = HeartbeatRequest(incarnation="9001", stats={"rows_measured": 7.0})
+    cluster.client.post(f"/actors/{actor_id}/heartbeat", beat, HeartbeatReply)
+    silent, heard = list_actors(cluster.client)
+    assert (silent.address, silent.pid, silent.stats) == ("grpc://127.0.0.1:9002", 2, {})
+    assert (heard.actor_id, heard.role, heard.pid, heard.stats) == (actor_id, Role.LOADER, 1, {"rows_measured": 7})
+    assert 0 <= heard.heartbeat_age_s <= silent.heartbeat_age_s
+
+
+def test_actors_when_one_leaves_then_it_is_not_listed(cluster: Cluster) -> None:
+    cluster.client.request("DELETE", f"/actors/{_register(cluster).actor_id}")
+    assert list_actors(cluster.client) == []
 
 
 def test_leave_when_repeated_then_fine(cluster: Cluster) -> None:

@@ -236,6 +236,7 @@ def test_plans_when_too_many_rows_are_bad_then_paused_and_resumable(start: Calla
     view = cluster.client.get("/runs/run", RunView)
     assert view.state == "paused"
     assert "source code" in view.reason
+    assert view.reason.endswith("loadmaster resume PLANNER_URL --run run")
     planned = _view(cluster).planned
     if planned:
         assert len(cluster.plans(0, planned, bind=1)) == planned

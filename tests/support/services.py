@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from loadmaster_flight.wire.control import (
+    ActorView,
     Assignment,
     CreateRunRequest,
     HeartbeatReply,
     JoinReply,
     LoaderRoute,
     RegisterReply,
+    Role,
     RunView,
     StreamView,
     TicketReply,
@@ -196,11 +198,15 @@ class FakePlanner:
                 )
             case ["POST", "actors", _, "heartbeat"]:
                 return self._heartbeat(body)
+            case ["GET", "actors"]:
+                return [to_json(view) for view in self.actor_views()]
             case ["DELETE", "actors", actor]:
                 self.constructors.pop(actor, None)
                 return {}
             case ["GET", "runs"]:
                 return [to_json(self.run_view())]
+            case ["POST", "runs", run, "resume"]:
+                return self._resume(run)
             case ["GET", "runs", _, "definition"]:
                 return CreateRunRequest(spec=self.spec(), manifests=[])
             case ["GET", "runs", _, "streams", _]:
@@ -226,6 +232,19 @@ class FakePlanner:
 
     def run_view(self) -> RunView:
         return RunView(run=RUN, state="open", reason="", revision=1, streams=["train"])
+
+    def actor_views(self) -> list[ActorView]:
+        return [
+            ActorView(
+                actor_id=f"constructor-{i}",
+                role=Role.CONSTRUCTOR,
+                address=address,
+                pid=4711,
+                heartbeat_age_s=0.25,
+                stats={"steps_built": 1234.0, "built_bytes": float(3 << 19)},
+            )
+            for i, address in enumerate(self.constructors.values())
+        ]
 
     def stream_view(self) -> StreamView:
         return StreamView(
@@ -284,6 +303,12 @@ class FakePlanner:
             layout="pack",
             tp_mode=self.tp_mode,
         )
+
+    def _resume(self, run: str) -> RunView:
+        if run != RUN:
+            raise NotFoundError(f"there is no run {run!r}")
+        self.plan_fault = None
+        return self.run_view()
 
     def _coords(self, rank: int) -> dict[str, int]:
         index = np.unravel_index(rank, tuple(self.mesh.values()))

@@ -1,4 +1,4 @@
-"""The command `loadmaster`: fetch and status are built in, what other packages bring is found when it is called."""
+"""The command `loadmaster`: what is not built in is found when it is called."""
 
 from .commands import main
 

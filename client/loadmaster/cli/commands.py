@@ -11,16 +11,18 @@ from importlib.metadata import entry_points
 from loadmaster_flight.wire.errors import LoadmasterError
 
 COMMANDS_GROUP = "loadmaster.commands"
-BUILT_IN = {"fetch": "loadmaster.cli.fetch", "status": "loadmaster.cli.status"}
+BUILT_IN = {name: f"loadmaster.cli.{name}" for name in ("fetch", "resume", "status")}
 ABOUT = {
     "check": "validate a run spec and take stock of its sources",
     "constructor": "run a Data Constructor",
+    "create": "create a run at a planner that runs already",
     "fetch": "read batches of a run from the shell",
     "init": "write a starter spec for a folder of data",
     "loader": "run a Source Loader",
     "peek": "show samples as a run would transform them",
     "planner": "run the planner",
-    "status": "show what a planner's runs are doing",
+    "resume": "let a paused or failed run go on",
+    "status": "show what a planner's runs and processes are doing",
     "up": "start a whole run on this machine",
 }
 FAILED, INTERRUPTED = 2, 130

@@ -1,4 +1,4 @@
-"""`loadmaster status`: what a planner's runs are doing."""
+"""`loadmaster status`: what a planner's runs and processes are doing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from loadmaster_flight.wire.control import RunView, StreamView, to_json
+from loadmaster_flight.wire.control import ActorView, RunView, StreamView, to_json
 from loadmaster_flight.wire.http import PlannerClient, retrying
 
 from ..joining import list_runs
+from .actors import headline, list_actors
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print each run and its streams."""
+    """Print each run with its streams, and the processes around the planner."""
     args = _parse(argv)
     planner = PlannerClient(args.url, timeout_s=args.timeout_s)
     try:
         runs = retrying(lambda: list_runs(planner), deadline_s=args.timeout_s)
         found = [(run, [_stream(planner, run, name) for name in run.streams]) for run in runs]
+        actors = list_actors(planner)
     finally:
         planner.close()
     if args.json:
-        print(json.dumps([_tree(run, streams) for run, streams in found]))
+        trees = [_tree(run, streams) for run, streams in found]
+        print(json.dumps({"runs": trees, "actors": [to_json(actor) for actor in actors]}))
     else:
         print("\n".join(line for run, streams in found for line in _lines(run, streams)) or "no runs")
+        print("\n".join(_actor_line(actor) for actor in actors) or "no loaders and no constructors")
     return 0
 
 
@@ -46,21 +50,33 @@ def _lines(run: RunView, streams: list[StreamView]) -> list[str]:
 
 def _stream_lines(s: StreamView) -> list[str]:
     planned = f"{s.planned}{' (the end)' if s.is_planned_to_end else ''}"
-    lines = [
-        f"  {s.stream}  {s.state}" + (f": {s.reason}" if s.reason else ""),
-        f"    generation {s.generation}  planned {planned}  bound {s.bound}  acknowledged {s.acknowledged}",
-    ]
+    lines = [f"  {s.stream}  {s.state}" + (f": {s.reason}" if s.reason else "")]
+    if s.generation >= 0:
+        lines.append(
+            f"    generation {s.generation}  planned {planned}  bound {s.bound}  acknowledged {s.acknowledged}"
+        )
     if s.waiting_for:
         lines.append(f"    waiting for ranks {', '.join(map(str, s.waiting_for))}")
     total, shares = max(sum(s.source_tokens), 1), max(sum(s.source_weights), 1e-12)
     for name, tokens, weight in zip(s.source_names, s.source_tokens, s.source_weights, strict=True):
-        lines.append(f"    {name:<24} {tokens:>14,} tokens  {tokens / total:7.2%} of {weight / shares:7.2%}")
+        if tokens or weight:
+            share = f"{tokens / total:7.2%} (target {weight / shares:7.2%})"
+            lines.append(f"    {name:<24} {tokens:>14,} tokens  {share}")
     return lines
 
 
+def _actor_line(actor: ActorView) -> str:
+    return (
+        f"{actor.actor_id:<16} {actor.address:<26} pid {actor.pid:<8} heard {actor.heartbeat_age_s:4.1f} s ago  "
+        f"{headline(actor)}"
+    ).rstrip()
+
+
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="loadmaster status", description="Show what a planner's runs are doing.")
+    parser = argparse.ArgumentParser(
+        prog="loadmaster status", description="Show what a planner's runs and processes are doing."
+    )
     parser.add_argument("url", help="http://host:port of the planner")
-    parser.add_argument("--json", action="store_true", help="everything, as one JSON list")
+    parser.add_argument("--json", action="store_true", help="everything, as one JSON object: runs and actors")
     parser.add_argument("--timeout-s", type=float, default=10.0, help="deadline of each wait")
     return parser.parse_args(argv)

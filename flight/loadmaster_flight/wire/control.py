@@ -4,9 +4,11 @@ Paths, all below /api/v1:
     POST /actors                                  RegisterRequest -> RegisterReply
     POST /actors/{actor_id}/heartbeat             HeartbeatRequest -> HeartbeatReply
     DELETE /actors/{actor_id}                     leave in peace: leases are free at once
+    GET  /actors                                  ActorView of each process that has not been given up
     POST /runs                                    CreateRunRequest -> RunView (same spec and manifests: idempotent)
     GET  /runs, /runs/{run}                       RunView
     GET  /runs/{run}/definition                   CreateRunRequest: the frozen spec and manifests
+    POST /runs/{run}/resume                       RunView: let what is paused or failed go on
     POST /runs/{run}/streams/{stream}/join        JoinRequest -> JoinReply (poll until state is "open")
     POST /runs/{run}/streams/{stream}/tickets     TicketRequest -> TicketReply
     GET  /runs/{run}/streams/{stream}             StreamView
@@ -115,6 +117,23 @@ class HeartbeatReply:
     leases: list[Lease] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
     released: list[StreamProgress] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorView:
+    """A process as the planner sees it.
+
+    Attributes:
+        heartbeat_age_s: Since it was last heard of; after a restart of the planner, since that.
+        stats: Of its last heartbeat, for people; empty before the first.
+    """
+
+    actor_id: str
+    role: Role
+    address: str
+    pid: int
+    heartbeat_age_s: float
+    stats: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from loadmaster_flight.wire.control import HeartbeatReply, HeartbeatRequest, RegisterReply, RegisterRequest
+from loadmaster_flight.wire.control import ActorView, HeartbeatReply, HeartbeatRequest, RegisterReply, RegisterRequest
 
 from .service import ActorService
 
@@ -17,6 +17,11 @@ def actor_routes(actors: ActorService) -> APIRouter:
     def register(request: RegisterRequest) -> RegisterReply:
         """Announce a process; repeat it after every restart of either side."""
         return actors.register(request)
+
+    @router.get("/actors")
+    def list_actors() -> list[ActorView]:
+        """Who is there, in the order in which they came."""
+        return actors.views()
 
     @router.post("/actors/{actor_id}/heartbeat")
     def heartbeat(actor_id: str, request: HeartbeatRequest) -> HeartbeatReply:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from loadmaster_flight.wire.control import (
+    ActorView,
     HeartbeatReply,
     HeartbeatRequest,
     RegisterReply,
@@ -33,6 +34,7 @@ class Life:
 
     record: ActorRecord
     seen_s: float
+    stats: dict[str, float] = field(default_factory=dict)
     serves: dict[GenerationKey, list[int]] = field(default_factory=dict)
 
 
@@ -99,13 +101,19 @@ class ActorService:
             life = self._life(actor_id)
             if life.record.incarnation != request.incarnation:
                 raise NotFoundError(f"actor {actor_id} is another incarnation: register again")
-            life.seen_s = time.monotonic()
+            life.seen_s, life.stats = time.monotonic(), request.stats
             risen = self._note(life, request.acknowledged)
         for key, step in risen.items():
             self._store.generations.acknowledge(key, step)
             self._store.bulletin.post(str(key.stream_key))
         with self._lock:
             return self._desired(life)
+
+    def views(self) -> list[ActorView]:
+        """Who has not been given up, in the order in which they came."""
+        now_s = time.monotonic()
+        with self._lock:
+            return [_view(life, now_s) for _, life in sorted(self._lives.items())]
 
     def leave(self, actor_id: str) -> None:
         """A process goes in peace; one that is gone already is fine too."""
@@ -190,6 +198,18 @@ class ActorService:
         with self._lock:
             self._picture = picture
             self._progress = {key: self._progress.get(key) or Progress(g) for key, g in picture.generations.items()}
+
+
+def _view(life: Life, now_s: float) -> ActorView:
+    record = life.record
+    return ActorView(
+        actor_id=record.actor_id,
+        role=Role(record.role),
+        address=record.address,
+        pid=record.pid,
+        heartbeat_age_s=round(now_s - life.seen_s, 3),
+        stats=life.stats,
+    )
 
 
 def _check_registration(request: RegisterRequest) -> None:

@@ -90,7 +90,7 @@ class PlanLoop:
         except (StoppedError, GoneError):
             return
         except RunPausedError as error:
-            self._stop_stream(GenerationState.PAUSED, error)
+            self._stop_stream(GenerationState.PAUSED, RunPausedError(f"{error.message}: {self._way_on()}"))
         except LoadmasterError as error:
             if error.retry:  # the store was busy: look again, from the last commit on
                 LOG.warning("%s: %s; trying again", self.key, error)
@@ -102,6 +102,10 @@ class PlanLoop:
             self._stop_stream(
                 GenerationState.FAILED, InternalError(f"planning failed: {type(error).__name__}: {error}")
             )
+
+    def _way_on(self) -> str:
+        """The command; the planner itself cannot know under which address people reach it."""
+        return f"loadmaster resume PLANNER_URL --run {self.key.run}"
 
     def _stop_stream(self, state: GenerationState, error: LoadmasterError) -> None:
         LOG.error("%s is %s: %s", self.key, state.value, error)

@@ -112,6 +112,7 @@ def _record(row: ActorRow) -> ActorRecord:
         role=row.role,
         address=row.address,
         incarnation=row.incarnation,
+        pid=row.pid,
         capacity_bytes=row.capacity_bytes,
     )
 

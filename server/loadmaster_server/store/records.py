@@ -123,6 +123,7 @@ class ActorRecord:
     role: str
     address: str
     incarnation: str
+    pid: int
     capacity_bytes: int
 
     @property
