@@ -32,6 +32,14 @@ from loadmaster_flight.wire.http import PlannerClient
 HERE = Path(__file__).parent
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
+RANK_PROGRAM = """\
+import runpy, sys, threading
+from loadmaster_flight.wire.flight import end_with_parent
+end_with_parent(threading.Event())
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs the script that it is given, and ends when its standard input does: a demo that is killed leaves nothing."""
 
 
 class DemoError(Exception):
@@ -72,6 +80,8 @@ class Program:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,7 +119,7 @@ def start_loadmaster(options: argparse.Namespace, folder: Path, programs: contex
     """Run `loadmaster up` and wait for the address of its planner."""
     ready = folder / "ready.json"
     command = [sys.executable, "-m", "loadmaster", "up", str(options.spec), "--ready-file", str(ready)]
-    command += ["--loaders", str(options.loaders), "--constructors", str(options.constructors)]
+    command += ["--loaders", str(options.loaders), "--constructors", str(options.constructors), "--parent-pipe"]
     up = start("loadmaster up", [*command, "--state-dir", str(folder / "state")], folder, programs)
     for _ in until(READY_TIMEOUT_S, f"loadmaster up to be ready (log: {up.log_path})"):
         if up.check():
@@ -128,7 +138,7 @@ def train(
     up: Program,
 ) -> None:
     """Run the trainer once per rank until all are done; shows what rank 0 prints."""
-    command = [sys.executable, str(HERE / "train_gpt.py"), url, "--run-name", spec.run]
+    command = [sys.executable, "-c", RANK_PROGRAM, str(HERE / "train_gpt.py"), url, "--run-name", spec.run]
     command += ["--checkpoint", str(folder / "gpt.pt"), *(f"--evaluate={name}" for name in spec.evaluation)]
     world = {"WORLD_SIZE": str(options.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [start(f"rank {rank}", command, folder, programs, RANK=str(rank), **world) for rank in range(options.ranks)]
@@ -152,12 +162,15 @@ def all_done(ranks: list[Program]) -> bool:
 
 
 def start(name: str, command: list[str], folder: Path, programs: contextlib.ExitStack, **env: str) -> Program:
-    """Start a program that ends with the demo. In a session of its own: Ctrl-C reaches only the demo itself."""
+    """Start a program that ends with the demo: its standard input is a pipe that the demo holds.
+
+    In a session of its own: Ctrl-C reaches only the demo itself.
+    """
     log_path = folder / f"{name.replace(' ', '-')}.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
@@ -200,7 +213,8 @@ def print_mixture(spec: RunSpec, url: str) -> None:
     print(f"\nmixture over {view.planned} steps, {total:,} tokens")
     print(f"{'source':<12}{'tokens':>12}{'achieved':>12}{'target':>12}")
     for name, tokens in zip(view.source_names, view.source_tokens, strict=True):
-        print(f"{name:<12}{tokens:>12,}{tokens / total:>12.2%}{targets[name]:>12.2%}")
+        if name in spec.mixture.weights:
+            print(f"{name:<12}{tokens:>12,}{tokens / total:>12.2%}{targets[name]:>12.2%}")
 
 
 def target_shares(spec: RunSpec, num_steps: int) -> dict[str, float]:

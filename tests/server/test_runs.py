@@ -89,6 +89,13 @@ def test_stream_view_when_nobody_joined_then_idle_with_the_mixture(cluster: Clus
     assert (view.source_names, view.source_weights, view.source_tokens) == (["web", "code"], [0.75, 0.25], [0, 0])
 
 
+def test_stream_view_when_an_evaluation_is_idle_then_its_own_sources_have_the_shares(
+    cluster: Cluster, make_run: MakeRun
+) -> None:
+    cluster.client.post("/runs", make_run(evaluation={"held_out": {"sources": ["code"]}}), RunView)
+    assert cluster.client.get("/runs/run/streams/held_out", StreamView).source_weights == [0, 1]
+
+
 def _raw(cluster: Cluster, method: str, path: str, body: bytes | None = None) -> tuple[int, str, dict[str, Any]]:
     host, port = cluster.server.url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=20)

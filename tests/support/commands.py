@@ -41,14 +41,16 @@ def is_listening(url: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-def start_up(run: Path, state_dir: Path, *args: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def start_up(
+    run: Path, state_dir: Path, *args: str, stdin: int = subprocess.DEVNULL
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """`loadmaster up`, ready: the process and {url, run, pids}."""
     ready = state_dir.with_suffix(".ready")
     ready.unlink(missing_ok=True)
     log = state_dir.with_suffix(".log")
     argv = loadmaster_command("up", str(run), "--state-dir", str(state_dir), "--ready-file", str(ready), *args)
     with log.open("ab") as sink:
-        process = subprocess.Popen(argv, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(argv, stdout=sink, stderr=sink, stdin=stdin)
 
     def is_ready() -> bool:
         assert process.poll() is None, log.read_text()

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from loadmaster_flight.spec import RunSpec, load_run_spec
 from loadmaster_flight.wire.errors import LoadmasterError
-from loadmaster_server.freezing import freeze_run
 
 from .failures import failing_cleanly, with_lines
-from .soundness import refuse_small_budgets, warnings_of
+from .opening import SourceBar, freeze_all, source_bars
+from .soundness import warnings_of
 from .stock import SourceStock, stock_table, take_stock
 
 WARNED = 1
@@ -55,7 +53,6 @@ def _check(path: Path, *, is_json: bool, is_strict: bool) -> int:
     started = time.monotonic()
     spec = load_run_spec(path)
     try:
-        refuse_small_budgets(spec)
         rows = _open_sources(spec)
     except LoadmasterError as error:
         raise with_lines(error, path) from error
@@ -70,28 +67,9 @@ def _check(path: Path, *, is_json: bool, is_strict: bool) -> int:
 
 def _open_sources(spec: RunSpec) -> list[SourceStock]:
     """Freeze and survey all sources under a progress bar on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        manifests = freeze_run(spec, progress=_Bar(bars, "opening sources", len(spec.sources)))
-        return take_stock(spec, manifests, progress=_Bar(bars, "taking stock", len(spec.sources)))
-
-
-class _Bar:
-    """One bar over the files of all sources, as far as they are known. Called by many threads."""
-
-    def __init__(self, bars: Progress, title: str, num_sources: int) -> None:
-        self._bars, self._num_sources = bars, num_sources
-        self._task = bars.add_task(title, total=None)
-        self._done: dict[str, tuple[int, int]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, source: str, done: int, of: int) -> None:
-        with self._lock:
-            self._done[source] = (done, of)
-            missing = self._num_sources - len(self._done)
-            completed, total = sum(d for d, _ in self._done.values()), sum(n for _, n in self._done.values())
-        self._bars.update(self._task, completed=completed, total=total + missing)
+    with source_bars() as bars:
+        manifests = freeze_all(spec, bars)
+        return take_stock(spec, manifests, progress=SourceBar(bars, "taking stock", len(spec.sources)))
 
 
 def _print_table(spec: RunSpec, rows: Sequence[SourceStock], warnings: Sequence[str], seconds: float) -> None:

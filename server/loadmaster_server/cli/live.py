@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group
 from rich.table import Table
 
-from loadmaster_flight.wire.control import StreamView
+from loadmaster.cli.actors import headline
+from loadmaster_flight.wire.control import ActorView, StreamView
 
 
-def status_table(views: list[StreamView], pids: dict[str, int]) -> Group:
+def status_table(views: Sequence[StreamView], pids: dict[str, int], actors: Sequence[ActorView]) -> Group:
     """Streams, the mixture achieved against its target, and the processes."""
-    return Group(_streams(views), _mixture(views), _processes(pids))
+    return Group(_streams(views), _mixture(views), _processes(pids, {actor.pid: actor for actor in actors}))
 
 
-def _streams(views: list[StreamView]) -> Table:
+def _streams(views: Sequence[StreamView]) -> Table:
     table = Table("stream", "state", "planned", "bound", "acknowledged", "waiting for")
     for view in views:
         waiting = ", ".join(f"rank {rank}" for rank in view.waiting_for[:8]) or "-"
@@ -22,7 +25,7 @@ def _streams(views: list[StreamView]) -> Table:
     return table
 
 
-def _mixture(views: list[StreamView]) -> Table:
+def _mixture(views: Sequence[StreamView]) -> Table:
     table = Table("source", "tokens", "share", "target")
     for view in views[:1]:
         total = sum(view.source_tokens) or 1
@@ -31,8 +34,14 @@ def _mixture(views: list[StreamView]) -> Table:
     return table
 
 
-def _processes(pids: dict[str, int]) -> Table:
-    table = Table("process", "pid")
+def _processes(pids: dict[str, int], actors: dict[int, ActorView]) -> Table:
+    table = Table("process", "pid", "address", "heard of", "what it did")
     for name, pid in pids.items():
-        table.add_row(name, str(pid))
+        actor = actors.get(pid)
+        told = ("", "", "") if actor is None else _told(actor)
+        table.add_row(name, str(pid), *told)
     return table
+
+
+def _told(actor: ActorView) -> tuple[str, str, str]:
+    return actor.address, f"{actor.heartbeat_age_s:.1f} s ago", headline(actor)

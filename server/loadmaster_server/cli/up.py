@@ -11,19 +11,20 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
-from loadmaster_flight.spec import RunSpec, SourceManifest, load_run_spec
+from loadmaster.cli.actors import list_actors
+from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import StreamView
 from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.flight import end_with_parent
 from loadmaster_flight.wire.http import PlannerClient
-from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import ClusterSize, LocalCluster
 
-from .failures import failing_cleanly, with_lines
+from .failures import failing_cleanly
 from .live import status_table
-from .soundness import refuse_small_budgets
+from .opening import open_run
 
 REFRESH_S = 0.5
 
@@ -33,13 +34,9 @@ def main(argv: Sequence[str]) -> int:
     """Entry point of the sub-command; returns the exit code."""
     args = _parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _stop_event(has_parent_pipe=args.parent_pipe)
     console = Console(stderr=args.json)
-    spec = load_run_spec(args.run)
-    console.print(f"opening the {len(spec.sources)} sources of run [bold]{spec.run}[/]")
-    manifests = _freeze(spec, Path(args.run))
+    spec, manifests = open_run(Path(args.run))
     cluster = LocalCluster(
         state_dir=Path(args.state_dir),
         size=ClusterSize(loaders=args.loaders, constructors=args.constructors, workers=args.workers),
@@ -53,13 +50,14 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _freeze(spec: RunSpec, path: Path) -> list[SourceManifest]:
-    """What `check` would refuse is refused here too, in the same words, before any process is started."""
-    try:
-        refuse_small_budgets(spec)
-        return freeze_run(spec)
-    except LoadmasterError as error:
-        raise with_lines(error, path) from error
+def _stop_event(*, has_parent_pipe: bool) -> threading.Event:
+    """Set by SIGINT and SIGTERM, and with a parent's pipe by its end."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if has_parent_pipe:
+        end_with_parent(stop)
+    return stop
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="port of the planner (default: a free one)")
     parser.add_argument("--state-dir", default=".loadmaster", help="database, cache and logs (default .loadmaster)")
     parser.add_argument("--ready-file", help="write {url, run, pids} here as JSON once everything answers")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     parser.add_argument("--json", action="store_true", help="print {url, run, pids} as JSON on standard output")
     return parser
 
@@ -92,7 +91,8 @@ def _announce(args: argparse.Namespace, cluster: LocalCluster, spec: RunSpec, co
         part.write_text(json.dumps(facts))
         part.replace(args.ready_file)
     console.print(f"planner   [bold]{cluster.url}[/]   logs in {cluster.state_dir / 'logs'}")
-    console.print(f'fetch     loadmaster.connect("{cluster.url}", run="{spec.run}", rank=0, world_size=1)')
+    call = f'loadmaster.connect("{cluster.url}", run="{spec.run}", rank=rank, world_size=world_size)'
+    console.print(f"connect   {call}", soft_wrap=True)
     console.print("stop      Ctrl-C")
 
 
@@ -104,7 +104,7 @@ def _watch(cluster: LocalCluster, spec: RunSpec, stop: threading.Event, console:
             for line in cluster.supervise():
                 console.print(line)
             if live is not None:
-                live.update(status_table(_views(client, spec), cluster.pids()))
+                live.update(_table(client, spec, cluster.pids()))
     console.print("stopping")
 
 
@@ -112,9 +112,10 @@ def _quiet() -> contextlib.nullcontext[None]:
     return contextlib.nullcontext()
 
 
-def _views(client: PlannerClient, spec: RunSpec) -> list[StreamView]:
-    """Empty while the planner cannot be asked: the supervisor says what is wrong with it."""
+def _table(client: PlannerClient, spec: RunSpec, pids: dict[str, int]) -> Group:
+    """Empty but for the pids while the planner cannot be asked: the supervisor says what is wrong with it."""
     try:
-        return [client.get(f"/runs/{spec.run}/streams/{name}", StreamView) for name in spec.stream_names]
+        views = [client.get(f"/runs/{spec.run}/streams/{name}", StreamView) for name in spec.stream_names]
+        return status_table(views, pids, list_actors(client))
     except LoadmasterError:
-        return []
+        return status_table([], pids, [])

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
-from loadmaster_flight.wire.control import CreateRunRequest, RunView
+from loadmaster_flight.wire.control import RunView
 from loadmaster_flight.wire.errors import ConflictError, UnavailableError
-from loadmaster_flight.wire.http import PlannerClient, retrying
 
 from .child import STOP_GRACE_S, Child, ChildSpec
+from .registering import register_run
 
 MAX_RESTARTS = 5
 log = logging.getLogger(__name__)
@@ -73,12 +73,7 @@ class LocalCluster:
 
     def create_run(self, spec: RunSpec, manifests: list[SourceManifest]) -> RunView:
         """Register a run with the planner; the same run again is fine."""
-        request = CreateRunRequest(spec=spec.to_tree(), manifests=[m.model_dump(mode="json") for m in manifests])
-        client = PlannerClient(self.url)
-        try:
-            return retrying(lambda: client.post("/runs", request, RunView), deadline_s=30)
-        finally:
-            client.close()
+        return register_run(self.url, spec, manifests, timeout_s=30)
 
     def supervise(self) -> list[str]:
         """Start dead children again; call it about once a second.

@@ -13,6 +13,7 @@ from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFou
 from loadmaster_flight.wire.schemas import Verdict
 
 from ..faults import describe_faults
+from ..planning.rules import rules_of
 from ..store import (
     ACTORS,
     Definition,
@@ -88,7 +89,7 @@ class RunService:
         definition = self._store.runs.definition(key.run)
         generation = self._store.generations.newest(key)
         waiting_for = self._waiting_for(key)
-        tokens, weights = self._mixture(definition.spec, generation)
+        tokens, weights = self._mixture(definition.spec, key.stream, generation)
         return StreamView(
             run=key.run,
             stream=key.stream,
@@ -121,15 +122,21 @@ class RunService:
             raise BadRequestError(f"step must be planned, below {generation.planned}, got {report.step}")
         self._store.plans.journal(run, [_masked(report)])
 
-    def _mixture(self, spec: RunSpec, generation: GenerationRecord | None) -> tuple[list[int], list[float]]:
+    def _mixture(
+        self, spec: RunSpec, stream: str, generation: GenerationRecord | None
+    ) -> tuple[list[int], list[float]]:
         """Tokens placed in bound steps since the beginning, and the shares in force, per source."""
         summary: dict[str, Any] | None = None
         if generation is not None and generation.bound > 0:
             summary = self._store.plans.lineage_summary(generation, generation.bound - 1)
         if summary is None:
-            weights = [spec.mixture.weights[n].at(0) if n in spec.mixture.weights else 0.0 for n in spec.source_names]
-            return [0] * len(weights), [weight / (sum(weights) or 1.0) for weight in weights]
+            return [0] * len(spec.source_names), _shares_at_start(spec, stream)
         return list(summary["total_tokens"]), [weight / (1 << 30) for weight in summary["weights"]]
+
+
+def _shares_at_start(spec: RunSpec, stream: str) -> list[float]:
+    weights_S = [0.0 if ramp is None else ramp.at(0) for ramp in rules_of(spec, stream).weights]
+    return [weight / (sum(weights_S) or 1.0) for weight in weights_S]
 
 
 def _parse(request: CreateRunRequest) -> Definition:
