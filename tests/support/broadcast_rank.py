@@ -1,0 +1,41 @@
+"""One rank of a torch process group, as a process: `broadcast_rank.py URL RANK WORLD_SIZE STORE_FILE [STEPS]`.
+
+Connects, wraps its stream in `loadmaster.broadcast` with the group of all ranks, and prints one JSON line a step; the
+last line says how it ended, and the stream's state.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch.distributed as dist
+
+import loadmaster
+from loadmaster_flight.wire.errors import LoadmasterError
+
+
+def main(url: str, rank: int, world_size: int, store: str, steps: int) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
+    connected = loadmaster.connect(url, rank=rank, world_size=world_size, timeout_s=30)
+    with loadmaster.broadcast(connected, dist.group.WORLD) as stream:
+        end = read(stream, steps)
+    print(json.dumps({"end": end, "state": stream.state_dict()}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def read(stream: loadmaster.Stream, steps: int) -> str:
+    try:
+        for _ in range(steps):
+            batch = next(stream)
+            print(json.dumps({"step": batch.step, "digest": batch.digest(), "ids": batch.sample_ids}), flush=True)
+    except StopIteration:
+        return "over"
+    except LoadmasterError as error:
+        return f"{error.code}: {error.message}"
+    return "enough"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int((*sys.argv, "1000000")[5]))
