@@ -161,5 +161,4 @@ def _open_reply(spec: RunSpec, generation: GenerationRecord, coords: dict[str, i
         layout=spec.batch.layout.value,
         rows=spec.batch.rows,
         tp_mode=spec.mesh.tp_mode.value,
-        tp_mode=spec.mesh.tp_mode.value,
     )
