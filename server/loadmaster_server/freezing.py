@@ -46,14 +46,11 @@ def freeze_run(
 
 
 def shuffle_shares(spec: RunSpec) -> dict[str, int]:
-    """Bytes of `shuffle_bytes` per source, by its weight at step 0, at least one block each."""
+    """Bytes of `shuffle_bytes` per source, by its weight at step 0."""
     weights = {name: ramp.at(0) for name, ramp in spec.mixture.weights.items()}
     largest = max(weights.values())  # relative to it: a sum of the largest floats is no float
     total = sum(weight / largest for weight in weights.values())
-    return {
-        name: max(source.block_bytes, int(spec.budgets.shuffle_bytes * (weights.get(name, 0.0) / largest) / total))
-        for name, source in spec.sources.items()
-    }
+    return {name: int(spec.budgets.shuffle_bytes * (weights.get(name, 0.0) / largest) / total) for name in spec.sources}
 
 
 def joined(failures: list[LoadmasterError]) -> LoadmasterError:

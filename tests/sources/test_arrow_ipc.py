@@ -11,7 +11,11 @@ import pytest
 
 from loadmaster_flight.sources.blocks import EndOfShardError, RowFault
 from loadmaster_flight.sources.reader import SourceReader
+from loadmaster_flight.spec.manifest import SourceManifest
 from loadmaster_flight.spec.source import SourceSpec, TransformSpec
+from loadmaster_flight.wire.errors import SourceError
+
+from .conftest import QUICK
 
 ROWS = [[f"{i}" if i % 4 else None for i in range(start, start + 10)] for start in (0, 10, 20)]
 
@@ -117,3 +121,16 @@ def test_file_when_a_batch_is_damaged_then_is_one_fault(tmp_path: Path, open_pat
     (fault,), *others = read_all(open_path(path))
     assert isinstance(fault, RowFault)
     assert others == ROWS[1:]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_source_when_a_later_shard_has_the_other_form_then_it_is_named(
+    is_file: bool, tmp_path: Path, freeze: Callable[..., SourceManifest], make_spec: Callable[..., SourceSpec]
+) -> None:
+    for index in range(8):
+        write_arrow(tmp_path / f"{index}.arrow", is_file=is_file != (index == 5))
+    spec = make_spec("*.arrow", lanes=2)
+    with SourceReader(freeze(spec), spec, patience=QUICK) as reader:
+        assert reader.read_block(0, 0).num_rows > 0
+        with pytest.raises(SourceError, match=r"5\.arrow is an Arrow (file|stream), .*make two sources of them"):
+            reader.read_block(5, 0)

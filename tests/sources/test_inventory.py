@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -307,3 +308,75 @@ def test_freeze_when_empty_shards_lie_around_one_with_rows_then_accepted(
     for name, content in {"a": b"", "b": b"\n\n", "c": b'{"text": "x"}\n', "d": b""}.items():
         (tmp_path / f"{name}.jsonl").write_bytes(content)
     assert [shard.size_bytes for shard in freeze(make_spec(tmp_path / "*.jsonl")).shards] == [0, 2, 14, 0]
+
+
+ROW_GROUP_BYTES = 10_000
+
+
+def write_groups(path: Path, num_groups: int, **more: list[str]) -> Path:
+    """A Parquet file of row groups of about ROW_GROUP_BYTES of incompressible text."""
+    texts = [random.Random(i).randbytes(ROW_GROUP_BYTES // 20).hex() for i in range(10 * num_groups)]
+    options = {"use_dictionary": False, "write_statistics": False}  # no bytes but the text's
+    return write_parquet(path, {"text": texts, **more}, row_group_size=10, **options)
+
+
+@pytest.mark.parametrize(("num_blocks", "lanes"), [(0.5, 1), (1.5, 1), (3.5, 3), (7.5, 7), (100, 12)])
+def test_freeze_when_footers_tell_then_the_lanes_blocks_fit_the_share(
+    num_blocks: float, lanes: int, tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    write_groups(tmp_path / "a.parquet", 12)
+    manifest = freeze(make_spec("a.parquet"), shuffle_bytes=int(num_blocks * ROW_GROUP_BYTES))
+    assert manifest.lanes == lanes
+
+
+def test_freeze_when_other_columns_are_wide_then_only_what_is_read_counts(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    wide = [random.Random(i).randbytes(10_000).hex() for i in range(80)]
+    write_groups(tmp_path / "a.parquet", 8, text_en=wide)
+    assert freeze(make_spec("a.parquet"), shuffle_bytes=4 * ROW_GROUP_BYTES + 4_000).lanes == 4
+    whole = make_spec("a.parquet", transform=TransformSpec(function="json:dumps"))
+    assert freeze(whole, shuffle_bytes=4 * ROW_GROUP_BYTES + 4_000).lanes == 1
+
+
+def test_freeze_when_one_block_is_larger_than_others_then_it_counts_once(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    write_groups(tmp_path / "a.parquet", 8)
+    write_parquet(tmp_path / "b.parquet", {"text": ["x" * 1000 + str(i) for i in range(40)]}, row_group_size=40)
+    assert freeze(make_spec("*.parquet"), shuffle_bytes=int(7.5 * ROW_GROUP_BYTES)).lanes == 4
+
+
+def test_freeze_when_shards_are_many_then_the_first_footer_stands_for_all(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    write_groups(tmp_path / "00.parquet", 4)
+    for index in range(1, 20):
+        (tmp_path / f"{index:02}.parquet").write_bytes(b"not looked at")
+    manifest = freeze(make_spec("*.parquet"), shuffle_bytes=int(2.5 * ROW_GROUP_BYTES))
+    assert (manifest.unit_kind, manifest.lanes) == (UnitKind.SHARD, 2)
+
+
+def test_freeze_when_arrow_shards_are_many_then_only_the_first_is_opened(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    batch = pa.record_batch({"text": ["a"]})
+    with pa.OSFile(str(tmp_path / "00.arrow"), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    for index in range(1, 9):
+        (tmp_path / f"{index:02}.arrow").write_bytes(b"not looked at")
+    manifest = freeze(make_spec("*.arrow", lanes=2))
+    assert [shard.is_seekable for shard in manifest.shards] == [True] * 9
+
+
+def test_survey_when_the_lanes_blocks_exceed_the_share_then_warns_with_the_bytes(
+    tmp_path: Path, freeze: Freeze, make_spec: MakeSpec
+) -> None:
+    write_groups(tmp_path / "a.parquet", 3)
+    for spec, share, warning in (
+        (make_spec("a.parquet"), 5_000, r"the block of its one lane may take 10\d+ bytes, .*shuffle_bytes is 5000"),
+        (make_spec("a.parquet", lanes=3), 25_000, r"the blocks of its 3 lanes may take 30\d+ bytes"),
+        (make_spec("a.parquet"), 40_000, None),
+    ):
+        warnings = survey_source(freeze(spec, shuffle_bytes=share), spec, shuffle_bytes=share).warnings
+        assert [bool(re.search(warning or "", text)) for text in warnings] == [True] * (warning is not None)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..wire.errors import SourceError
 from .arrow_block import ArrowBlock, resolve
 from .attempts import decode_twice
 from .blocks import Block, ContentError, EndOfShardError, FaultBlock, Projection
-from .files import ObservedFile, ShardFile
+from .files import ObservedFile, ShardFile, source_error
 
 FILE_MAGIC = b"ARROW1"
 
@@ -30,6 +31,8 @@ class ArrowFileShard:
             try:
                 self._num_batches = count_batches(self._file)
             except ContentError as error:
+                if _is_stream(self._file):
+                    raise _other_form(self._file, "stream", "file") from error
                 self._num_batches, self._fault = 1, f"not an Arrow file: {error}"
         return self._num_batches
 
@@ -96,6 +99,8 @@ class ArrowStreamShard:
         try:
             return self._read(block)
         except ContentError as error:
+            if self._file.read_at(0, len(FILE_MAGIC)) == FILE_MAGIC:
+                raise _other_form(self._file, "file", "stream") from error
             failed_at, self._reader = self._reader.block if self._reader else 0, None
             self._num_blocks = failed_at + 1
             if failed_at != block:
@@ -135,6 +140,19 @@ def count_batches(file: ShardFile) -> int:
         ContentError: There is no footer that can be read.
     """
     return decode_twice(file, lambda handle: int(pa.ipc.open_file(handle).num_record_batches))
+
+
+def _is_stream(file: ShardFile) -> bool:
+    try:
+        decode_twice(file, lambda handle: pa.ipc.open_stream(handle).schema)
+    except ContentError:
+        return False
+    return True
+
+
+def _other_form(file: ShardFile, form: str, expected: str) -> SourceError:
+    rule = f"is an Arrow {form}, the source's first shard is an Arrow {expected}: make two sources of them"
+    return source_error(file.source, file.uri, rule)
 
 
 def _options(schema: pa.Schema, projection: Projection) -> pa.ipc.IpcReadOptions:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ..spec.source import SourceFormat
 from .arrow_ipc import FILE_MAGIC
 from .attempts import decode_twice
-from .blocks import ContentError
+from .blocks import ContentError, Projection, heads
 from .files import ShardFile, source_error
 from .parquet import read_footer
 
@@ -23,21 +23,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """Rows (None where the footer does not tell), bytes of each block, and the columns."""
+    """What a file's end tells.
+
+    Attributes:
+        num_rows: None where it does not tell.
+        block_sizes: Bytes of each block.
+        read_sizes: Bytes of each block's columns that are read, decompressed; as near as the footer tells.
+    """
 
     num_rows: int | None
     block_sizes: tuple[int, ...]
+    read_sizes: tuple[int, ...]
     schema: pa.Schema
 
 
-def footer_of(file: ShardFile, kind: SourceFormat) -> Footer:
+def footer_of(file: ShardFile, kind: SourceFormat, projection: Projection) -> Footer:
     """Read the footer of a Parquet file or of an Arrow file.
+
+    Args:
+        projection: The columns that are read.
 
     Raises:
         SourceError: There is none that can be read, or the file does not arrive; names source and file.
     """
     try:
-        return _parquet_footer(file) if kind is SourceFormat.PARQUET else decode_twice(file, _arrow_footer)
+        return _parquet_footer(file, projection) if kind is SourceFormat.PARQUET else decode_twice(file, _arrow_footer)
     except ContentError as error:
         rule = f"must end with a {kind} footer, it is cut or another format ({error}); write or copy it again"
         raise source_error(file.source, file.uri, rule) from error
@@ -68,14 +78,28 @@ def for_each(files: list[ShardFile], read: Callable[[ShardFile], T], progress: P
         return results
 
 
-def _parquet_footer(file: ShardFile) -> Footer:
+def _parquet_footer(file: ShardFile, projection: Projection) -> Footer:
     footer = read_footer(file)
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     return Footer(
         num_rows=int(footer.num_rows),
         block_sizes=tuple(int(group.total_byte_size) for group in groups),
+        read_sizes=tuple(_read_size(group, projection) for group in groups),
         schema=footer.schema.to_arrow_schema(),
     )
+
+
+def _read_size(group: Any, projection: Projection) -> int:
+    if projection.paths is None:
+        return int(group.total_byte_size)
+    columns = (group.column(index) for index in range(group.num_columns))
+    return sum(int(each.total_uncompressed_size) for each in columns if _is_read(each.path_in_schema, projection))
+
+
+def _is_read(column: str, projection: Projection) -> bool:
+    """Whether a leaf column lies at or below a path that is read."""
+    above = {head for head, _ in heads(column)}
+    return any(path in above for path in projection.paths or ())
 
 
 def _arrow_footer(handle: Any) -> Footer:
@@ -84,4 +108,4 @@ def _arrow_footer(handle: Any) -> Footer:
     num_batches = int(reader.num_record_batches)
     even, more = divmod(int(handle.size()), max(1, num_batches))
     sizes = tuple(even + (index < more) for index in range(num_batches))
-    return Footer(num_rows=None, block_sizes=sizes, schema=reader.schema)
+    return Footer(num_rows=None, block_sizes=sizes, read_sizes=sizes, schema=reader.schema)

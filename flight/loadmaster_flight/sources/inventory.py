@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..spec.manifest import ShardInfo, SourceManifest, UnitKind
@@ -35,9 +37,10 @@ def freeze_source(
 ) -> SourceManifest:
     """List a source's shards and fix everything that its order comes from.
 
-    Lanes are spec.lanes, or shuffle_bytes // block_bytes between 1 and MAX_LANES, at most one per unit. Units are
-    shards, or blocks where there are fewer than SHARDS_PER_LANE shards a lane and blocks can be addressed; only then
-    all footers are read. No row is read of a source larger than a few MB.
+    Lanes are spec.lanes, or as many blocks as shuffle_bytes holds, between 1 and MAX_LANES, at most one per unit. Units
+    are shards, or blocks where there are fewer than SHARDS_PER_LANE shards a lane and blocks can be addressed; only
+    then all footers are read, otherwise the first shard stands for all. No row is read of a source larger than a few
+    MB.
 
     Args:
         name: The source's name in the run.
@@ -55,13 +58,14 @@ def freeze_source(
     kind = _agree_on_format(name, spec, entries)
     _refuse_empty(name, kind, entries)
     files = [_file(store, name, entry) for entry in entries]
-    shards = _describe(kind, files)
-    lanes = spec.lanes or min(MAX_LANES, max(1, shuffle_bytes // spec.block_bytes))
-    has_blocks = len(shards) < SHARDS_PER_LANE * lanes and all(shard.is_seekable for shard in shards)
+    lanes = spec.lanes or lanes_within(shuffle_bytes, [_first_block_size(spec, kind, files[0])] * MAX_LANES)
+    is_few = len(files) < SHARDS_PER_LANE * lanes
+    shards = _describe(kind, files, is_each_looked_at=is_few)
+    has_blocks = is_few and all(shard.is_seekable for shard in shards)
     if has_blocks:
-        shards = _with_blocks(spec, kind, files, shards, progress)
-    else:
-        _check_first(kind, files[0], shards[0])
+        shards, read_sizes = _with_blocks(spec, kind, files, shards, progress)
+        lanes = spec.lanes or lanes_within(shuffle_bytes, read_sizes)
+        has_blocks = len(shards) < SHARDS_PER_LANE * lanes
     num_units = sum(len(shard.block_sizes or ()) for shard in shards) if has_blocks else len(shards)
     manifest = SourceManifest(
         name=name,
@@ -75,6 +79,12 @@ def freeze_source(
     )
     _refuse_no_sample(manifest, spec)
     return manifest
+
+
+def lanes_within(shuffle_bytes: int, block_sizes: Iterable[int]) -> int:
+    """How many lanes may each stand in a block at once, the largest ones if it must be; 1 to MAX_LANES."""
+    largest = itertools.accumulate(sorted(block_sizes, reverse=True)[:MAX_LANES])
+    return max(1, sum(total_bytes <= shuffle_bytes for total_bytes in largest))
 
 
 def check_unchanged(manifest: SourceManifest, spec: SourceSpec) -> None:
@@ -138,9 +148,11 @@ def _refuse_empty(name: str, kind: SourceFormat, entries: list[FileEntry]) -> No
         )
 
 
-def _describe(kind: SourceFormat, files: list[ShardFile]) -> list[ShardInfo]:
+def _describe(kind: SourceFormat, files: list[ShardFile], *, is_each_looked_at: bool) -> list[ShardInfo]:
     if kind is SourceFormat.ARROW:
-        seekable = for_each(files, is_arrow_file, None)
+        looked_at = files if is_each_looked_at else files[:1]
+        seekable = for_each(looked_at, is_arrow_file, None)
+        seekable += seekable[:1] * (len(files) - len(looked_at))
     else:
         seekable = [
             kind is SourceFormat.PARQUET or (kind is SourceFormat.JSONL and compression_of(file.uri) is None)
@@ -154,16 +166,19 @@ def _describe(kind: SourceFormat, files: list[ShardFile]) -> list[ShardInfo]:
 
 def _with_blocks(
     spec: SourceSpec, kind: SourceFormat, files: list[ShardFile], shards: list[ShardInfo], progress: Progress | None
-) -> list[ShardInfo]:
+) -> tuple[list[ShardInfo], list[int]]:
+    """The shards with their blocks, and the bytes of each block in memory."""
     if kind is SourceFormat.JSONL:
-        _refuse_json_array(files[0])
-        return [shard.model_copy(update={"block_sizes": _ranges(shard, spec.block_bytes)}) for shard in shards]
-    footers = for_each(files, lambda file: footer_of(file, kind), progress)
+        ranged = [shard.model_copy(update={"block_sizes": _ranges(shard, spec.block_bytes)}) for shard in shards]
+        num_blocks = sum(len(shard.block_sizes or ()) for shard in ranged)
+        return ranged, [spec.block_bytes] * num_blocks
+    footers = for_each(files, lambda file: footer_of(file, kind, Projection.of_spec(spec)), progress)
     _refuse_missing_column(spec, files, footers)
-    return [
+    described = [
         shard.model_copy(update={"block_sizes": footer.block_sizes, "num_rows": footer.num_rows})
         for shard, footer in zip(shards, footers, strict=True)
     ]
+    return described, [size for footer in footers for size in footer.read_sizes]
 
 
 def _ranges(shard: ShardInfo, block_bytes: int) -> tuple[int, ...]:
@@ -171,12 +186,16 @@ def _ranges(shard: ShardInfo, block_bytes: int) -> tuple[int, ...]:
     return tuple(min(block_bytes, shard.size_bytes - start) for start in starts)
 
 
-def _check_first(kind: SourceFormat, file: ShardFile, shard: ShardInfo) -> None:
-    """A look at one shard of many: a source that is wrong as a whole must not be found out step by step."""
-    if kind is SourceFormat.PARQUET or (kind is SourceFormat.ARROW and shard.is_seekable):
-        footer_of(file, kind)
-    elif kind is SourceFormat.JSONL and shard.is_seekable:
+def _first_block_size(spec: SourceSpec, kind: SourceFormat, file: ShardFile) -> int:
+    """Bytes of the first shard's largest block in memory, block_bytes where that is not known.
+
+    Also a look at one shard of many: a source that is wrong as a whole must not be found out step by step.
+    """
+    if kind is SourceFormat.PARQUET or (kind is SourceFormat.ARROW and is_arrow_file(file)):
+        return max(footer_of(file, kind, Projection.of_spec(spec)).read_sizes, default=0) or spec.block_bytes
+    if kind is SourceFormat.JSONL and compression_of(file.uri) is None:
         _refuse_json_array(file)
+    return spec.block_bytes
 
 
 def _refuse_json_array(file: ShardFile) -> None:

@@ -40,7 +40,9 @@ class Survey:
     warnings: tuple[str, ...]
 
 
-def survey_source(manifest: SourceManifest, spec: SourceSpec, progress: Progress | None = None) -> Survey:
+def survey_source(
+    manifest: SourceManifest, spec: SourceSpec, progress: Progress | None = None, *, shuffle_bytes: int | None = None
+) -> Survey:
     """Count shards, blocks, bytes and rows.
 
     Parquet is counted from its footers. Of other formats a few shards are looked at, and the count is exact where
@@ -50,6 +52,7 @@ def survey_source(manifest: SourceManifest, spec: SourceSpec, progress: Progress
         manifest: The frozen source.
         spec: Its spec.
         progress: Called with (shards looked at, shards to look at).
+        shuffle_bytes: The source's share of memory for resident blocks, to warn where one block is larger.
 
     Raises:
         SourceError: A shard has no footer or cannot be read; names it.
@@ -60,13 +63,16 @@ def survey_source(manifest: SourceManifest, spec: SourceSpec, progress: Progress
     size_bytes = sum(shard.size_bytes for shard in manifest.shards)
     warnings: list[str] = []
     if manifest.format is SourceFormat.PARQUET:
-        footers = for_each(files, lambda file: footer_of(file, manifest.format), progress)
+        projection = Projection.of_spec(spec)
+        footers = for_each(files, lambda file: footer_of(file, manifest.format, projection), progress)
         counts = [_count_of(footer, file) for footer, file in zip(footers, files, strict=True)]
         blocks: int | None = sum(len(footer.block_sizes) for footer in footers)
         warnings += _drift(files, footers, spec)
+        read_sizes = [size for footer in footers for size in footer.read_sizes]
     else:
         counts = _sample(manifest, spec, files, progress)
         blocks = _num_blocks(manifest)
+        read_sizes = _block_sizes(manifest)
     num_rows, is_estimate = _extrapolate(counts, len(files), size_bytes)
     return Survey(
         shards=len(files),
@@ -75,7 +81,12 @@ def survey_source(manifest: SourceManifest, spec: SourceSpec, progress: Progress
         num_rows=num_rows,
         is_estimate=is_estimate,
         seconds=time.monotonic() - start,
-        warnings=(*warnings, *_empty_shards(manifest, counts), *_unshuffled(manifest)),
+        warnings=(
+            *warnings,
+            *_empty_shards(manifest, counts),
+            *_unshuffled(manifest),
+            *_large_blocks(manifest, read_sizes, shuffle_bytes),
+        ),
     )
 
 
@@ -147,6 +158,24 @@ def _unshuffled(manifest: SourceManifest) -> list[str]:
     if manifest.lanes > 1 or not is_stream:
         return []
     return ["one lane in file order: rows are not shuffled; split the source into more files, or unpack it"]
+
+
+def _block_sizes(manifest: SourceManifest) -> list[int]:
+    """Bytes of blocks in memory, as far as the manifest tells: of all, or of the largest one of each shard."""
+    sizes = [size for shard in manifest.shards for size in shard.block_sizes or ()]
+    return sizes or [min(manifest.block_bytes, shard.size_bytes) for shard in manifest.shards]
+
+
+def _large_blocks(manifest: SourceManifest, block_sizes: list[int], shuffle_bytes: int | None) -> list[str]:
+    """Lanes whose blocks together exceed the source's share: memory is what they take, whatever shuffle_bytes says."""
+    needed_bytes = sum(sorted(block_sizes, reverse=True)[: manifest.lanes])
+    if shuffle_bytes is None or needed_bytes <= shuffle_bytes:
+        return []
+    lanes = "the block of its one lane" if manifest.lanes == 1 else f"the blocks of its {manifest.lanes} lanes"
+    return [
+        f"{lanes} may take {needed_bytes} bytes, its share of budgets.shuffle_bytes is {shuffle_bytes}: "
+        f"raise shuffle_bytes, or write the files with smaller blocks"
+    ]
 
 
 def _named(uris: list[str]) -> str:

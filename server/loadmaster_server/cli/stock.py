@@ -12,7 +12,7 @@ from rich.table import Table
 from loadmaster_flight.sources.survey import Survey, survey_source
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.errors import LoadmasterError
-from loadmaster_server.freezing import MAX_THREADS, FreezeProgress, joined
+from loadmaster_server.freezing import MAX_THREADS, FreezeProgress, joined, shuffle_shares
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -76,7 +76,8 @@ def _survey(spec: RunSpec, manifest: SourceManifest, progress: FreezeProgress | 
         if progress is not None:
             progress(name, done, of)
 
-    return survey_source(manifest, spec.sources[name], advance)
+    share = shuffle_shares(spec)[name]
+    return survey_source(manifest, spec.sources[name], advance, shuffle_bytes=share or None)
 
 
 def _row(manifest: SourceManifest, survey: Survey, share: float) -> SourceStock:
