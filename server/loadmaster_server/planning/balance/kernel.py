@@ -24,7 +24,7 @@ from .trades import level_inside
 
 LPT, PACKED = 0, 1
 LEAST_SLACK = 0.01
-RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.0005
+RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
 BIN_GOAL_OVER_BOUND = 1.01
 
 
@@ -76,7 +76,9 @@ def goal_of(step: Step, slow_D: Float64Array, limits: Limits) -> Goal:
     rank_bound = lower_bound(step.size_N, step.cost_N, step.order_N, classes, num_ranks, per_rank * capacity)
     bin_bound = lower_bound(step.size_N, step.cost_N, step.order_N, classes, num_ranks * per_rank, capacity)
     mean = step.cost_N.sum() / (1.0 / slow_D).sum()
-    rank = max(RANK_GOAL * mean, RANK_GOAL_OVER_BOUND * rank_bound * slow_D.min())
+    rank = RANK_GOAL * mean
+    if rank_bound * slow_D.min() > mean:
+        rank = max(rank, RANK_GOAL_OVER_BOUND * rank_bound * slow_D.min())
     return Goal(rank, BIN_GOAL_OVER_BOUND * bin_bound, rank_bound, bin_bound)
 
 
