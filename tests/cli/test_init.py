@@ -20,6 +20,7 @@ def test_init_when_data_is_found_then_check_accepts_the_spec_as_it_is(data_dir, 
     assert spec.source_names == ["chat", "web"]
     assert spec.sources["web"].transform.text == "doc.text"
     assert spec.sources["chat"].transform.messages == "messages"
+    assert spec.sources["chat"].transform.eos is False  # ChatML ends turns by itself
     assert spec.tokenizer == str(data_dir / "tokenizer.json")
 
 

@@ -83,7 +83,7 @@ def test_status_when_asked_then_streams_and_shares_are_shown(planner: FakePlanne
     text = capsys.readouterr().out
     assert "planned 6 (the end)" in text
     assert "waiting for ranks 0" in text
-    assert "75.00% (target  50.00%)" in text
+    assert "75.00% (target now  50.00%)" in text
 
 
 def test_status_when_asked_then_processes_are_shown_with_what_they_did(planner: FakePlanner, capsys: Capture) -> None:

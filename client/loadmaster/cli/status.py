@@ -60,7 +60,7 @@ def _stream_lines(s: StreamView) -> list[str]:
     total, shares = max(sum(s.source_tokens), 1), max(sum(s.source_weights), 1e-12)
     for name, tokens, weight in zip(s.source_names, s.source_tokens, s.source_weights, strict=True):
         if tokens or weight:
-            share = f"{tokens / total:7.2%} (target {weight / shares:7.2%})"
+            share = f"{tokens / total:7.2%} (target now {weight / shares:7.2%})"
             lines.append(f"    {name:<24} {tokens:>14,} tokens  {share}")
     return lines
 

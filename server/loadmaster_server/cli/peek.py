@@ -116,7 +116,8 @@ def _content(args: argparse.Namespace, whole: SourceSpec, manifest: SourceManife
 def _one_source_run(
     source: dict[str, Any], content: dict[str, str], *, seed: int, tokenizer: str | Path | None
 ) -> RunSpec:
-    has_eos = tokenizer is not None and "eos" in open_tokenizer(str(tokenizer), field="--tokenizer").own_tokens
+    needs_eos = tokenizer is not None and "messages" not in content  # as init writes it: ChatML ends turns by itself
+    has_eos = needs_eos and "eos" in open_tokenizer(str(tokenizer), field="--tokenizer").own_tokens
     return RunSpec.model_validate(
         {
             "run": "peek",

@@ -80,6 +80,8 @@ class StarterSpec:
         ) + self._eos(source)
 
     def _eos(self, source: FoundSource) -> str:
+        if source.column is not None and source.column.kind == "messages":
+            return "      eos: false  # each turn ends with <|im_end|> already, as ChatML has it; see chat_template\n"
         if source.column is None or source.column.kind == "tokens" or self.has_eos or self.tokenizer is None:
             return ""
         return "      eos: false  # the tokenizer names no end token; give the text of one to end documents with it\n"
