@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -184,4 +185,12 @@ def with_state(options: JoinOptions, state: Mapping[str, Any]) -> JoinOptions:
         raise BadRequestError(f"state must be of stream {options.stream!r}, got {state['stream']!r}")
     if options.run is not None and state["run"] not in (None, options.run):
         raise BadRequestError(f"state must be of run {options.run!r}, got {state['run']!r}")
-    return replace(options, run=options.run or state["run"], step=int(state["step"]), parent=int(state["generation"]))
+    step, parent = _whole(state, "step"), _whole(state, "generation")
+    return replace(options, run=options.run or state["run"], step=step, parent=parent)
+
+
+def _whole(state: Mapping[str, Any], key: str) -> int:
+    try:
+        return operator.index(state[key])
+    except TypeError:
+        raise BadRequestError(f"{key} of a state must be a whole number, got {state[key]!r}") from None

@@ -82,12 +82,37 @@ def test_check_when_a_budget_is_below_one_step_then_refused(spec_file, capsys):
 
 
 @pytest.mark.parametrize(
+    ("mesh", "fault"),
+    [
+        ("mesh: {dp: 4}\nbatch:", "RUN.yaml:16: dp must divide microbatches, got dp 4 and 2 microbatches in train"),
+        ("mesh: {cp: 4}\nbatch:\n  align: 4", "RUN.yaml:18: 2 * cp must divide align, got cp 4 and align 4"),
+        ("mesh: {cp: 8, tp: 8}\nbatch:", "RUN.yaml:18: 2 * cp * tp must divide seq_len, got cp 8, tp 8 and 64 tokens"),
+        ("mesh:\n  stage_fields: {labels: 2}\nbatch:", "RUN.yaml:17: stage_fields.labels must name stages in "),
+    ],
+)
+def test_check_when_the_mesh_does_not_fit_then_refused_by_the_rule(spec_file, capsys, mesh, fault):
+    assert failed(capsys, spec_file(("batch:", mesh)))[0].startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("batch:", "mesh: {stage_fields: {tokens: middle}}\nbatch:", "must be first, last, all, a stage's number or"),
+        ("batch:", "mesh: {stage_fields: {tokens: []}}\nbatch:", "must name at least one stage, got an empty list"),
+        ("batch:", "mesh: {stage_fields: {loss_mask: last}}\nbatch:", "unknown key 'loss_mask'; known are"),
+        ("batch:", "mesh: {tp_mode: share}\nbatch:", "must be 'read' or 'broadcast', got 'share'"),
+    ],
+)
+def test_check_when_stages_or_tp_mode_are_no_such_then_the_line_names_the_choices(spec_file, capsys, old, new, fault):
+    line = failed(capsys, spec_file((old, new)))[0]
+    assert line.startswith("RUN.yaml:16: mesh.")
+    assert fault in line
+
+
+@pytest.mark.parametrize(
     ("old", "new", "warning"),
     [
         ("chat: 1", "chat: 0", "mixture.weights.chat: has weight 0 at every step"),
-        ("batch:", "mesh: {dp: 4}\nbatch:", "mesh.dp: must divide the microbatches of every step"),
-        ("batch:", "mesh: {cp: 4, dp: 1}\nbatch:\n  align: 4", "batch.align: must be a multiple of 2*cp = 8"),
-        ("batch:", "mesh: {cp: 8, tp: 8, dp: 1}\nbatch:", "batch.seq_len: must be a multiple of 2*cp*tp = 128"),
     ],
 )
 def test_check_when_something_will_surprise_then_warned_and_strict_exits_with_one(spec_file, capsys, old, new, warning):

@@ -208,3 +208,22 @@ def test_ticket_when_wrong_then_refused(cluster: Cluster) -> None:
     cluster.open(word="b")
     with pytest.raises(GoneError):
         _ticket(cluster, generation=0)
+
+
+def test_join_when_cp_does_not_divide_align_then_refused_before_any_generation(cluster: Cluster) -> None:
+    with pytest.raises(MeshError, match=r"2 \* cp must divide align, got cp 3 and align 16"):
+        cluster.join(rank=0, world_size=3, mesh={"cp": 3})
+
+
+def test_ticket_when_tp_mode_is_broadcast_then_only_tp_0_gets_one(
+    make_cluster: Callable[..., Cluster], make_run: Callable[..., CreateRunRequest]
+) -> None:
+    cluster = make_cluster()
+    cluster.client.post("/runs", make_run(mesh={"tp": 2, "tp_mode": "broadcast"}), RunView)
+    cluster.open(2, word="a")
+    reply = cluster.join(rank=1, world_size=2, nonce="a1")
+    assert (reply.tp_mode, reply.fetches, reply.coords["tp"]) == ("broadcast", False, 1)
+    with pytest.raises(BadRequestError, match=r"rank must be of tp 0 where mesh\.tp_mode is broadcast, got rank 1"):
+        _ticket(cluster, rank=1)
+    with pytest.raises(NotReadyError, match="no constructor is there yet"):
+        _ticket(cluster, rank=0)

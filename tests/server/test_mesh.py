@@ -89,6 +89,7 @@ def test_check_coords_when_they_differ_then_names_axis_and_both() -> None:
         ({"align": 4}, {"cp": 4}, "train", "got cp 4 and align 4"),
         ({"seq_len": 48, "align": 16}, {"cp": 2, "tp": 8}, "train", "got cp 2, tp 8 and 48 tokens"),
         ({"microbatches": [{"at": 0, "value": 8}, {"at": 9, "value": 16}]}, {"dp": 2}, "train", "got dp 2 and 1 "),
+        ({"align": 12, "seq_len": 48}, {"cp": 4}, "train", "2 . cp must divide align, got cp 4 and align 12"),
     ],
 )
 def test_check_batch_when_it_does_not_divide_then_names_the_numbers(
@@ -96,6 +97,15 @@ def test_check_batch_when_it_does_not_divide_then_names_the_numbers(
 ) -> None:
     with pytest.raises(MeshError, match=says):
         check_batch({"pp": 1, "dp": 1, "cp": 1, "tp": 1} | mesh, _spec(**batch), stream)
+
+
+def test_check_batch_when_a_field_is_for_a_stage_that_is_not_there_then_refused() -> None:
+    spec = _spec()
+    mesh = MeshSpec.model_validate({"stage_fields": {"labels": [1, 3]}})
+    staged = spec.model_copy(update={"mesh": mesh})
+    check_batch({"pp": 4, "dp": 1, "cp": 1, "tp": 1}, staged, "train")
+    with pytest.raises(MeshError, match=r"stage_fields\.labels must name stages in \[0, pp = 2\), got 3"):
+        check_batch({"pp": 2, "dp": 1, "cp": 1, "tp": 1}, staged, "train")
 
 
 def test_check_batch_when_ramp_has_a_multiple_then_dp_divides_that() -> None:

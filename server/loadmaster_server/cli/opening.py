@@ -15,7 +15,7 @@ from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_server.freezing import freeze_run
 
 from .failures import with_lines
-from .soundness import refuse_small_budgets
+from .soundness import refuse_misfit_mesh, refuse_small_budgets
 
 
 def open_run(path: Path) -> tuple[RunSpec, list[SourceManifest]]:
@@ -45,9 +45,10 @@ def freeze_all(spec: RunSpec, bars: Progress) -> list[SourceManifest]:
     """Freeze every source of a spec that is sound as a whole.
 
     Raises:
-        LoadmasterError: A budget is below one step, or a source cannot be opened.
+        LoadmasterError: A budget is below one step, the mesh does not fit, or a source cannot be opened.
     """
     refuse_small_budgets(spec)
+    refuse_misfit_mesh(spec)
     return freeze_run(spec, progress=SourceBar(bars, "opening sources", len(spec.sources)))
 
 

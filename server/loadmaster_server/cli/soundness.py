@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from loadmaster_flight.spec import BatchSpec, RunSpec, Shape
-from loadmaster_flight.spec.schedule import Ramp
+from loadmaster_flight.spec import BatchSpec, RunSpec
 from loadmaster_flight.wire.errors import SpecError
 from loadmaster_server.freezing import joined
+from loadmaster_server.runs.mesh import check_batch
 
 BUILT_BYTES_PER_TOKEN = 8
 """An assembled step holds token and label, int32 each."""
@@ -34,6 +34,18 @@ def refuse_small_budgets(spec: RunSpec) -> None:
         raise joined(list(faults))
 
 
+def refuse_misfit_mesh(spec: RunSpec) -> None:
+    """Refuse a mesh that no rank could join with; where dp is auto, whatever needs dp is left to joining.
+
+    Raises:
+        MeshError: A stream's steps cannot be dealt to the mesh, or cut for it; names rule and numbers.
+    """
+    own = spec.mesh
+    mesh = {"pp": own.pp, "dp": own.dp if isinstance(own.dp, int) else 1, "cp": own.cp, "tp": own.tp}
+    for stream in spec.stream_names:
+        check_batch(mesh, spec, stream)
+
+
 def largest_step(batch: BatchSpec) -> tuple[int, int]:
     """The step with the most tokens, and how many that are, looking at knots and at some steps between them.
 
@@ -54,7 +66,7 @@ def _telling_steps(batch: BatchSpec) -> set[int]:
 
 def warnings_of(spec: RunSpec) -> list[str]:
     """What does not stop a run from being created but will surprise later; each names field and value."""
-    return [*_idle_sources(spec), *_mesh_misfits(spec)]
+    return list(_idle_sources(spec))
 
 
 def _idle_sources(spec: RunSpec) -> Iterator[str]:
@@ -63,24 +75,3 @@ def _idle_sources(spec: RunSpec) -> Iterator[str]:
         ramp = spec.mixture.weights.get(name)
         if name not in evaluated and (ramp is None or not any(knot.value > 0 for knot in ramp.knots)):
             yield f"mixture.weights.{name}: has weight 0 at every step and no evaluation names it: it is never read"
-
-
-def _mesh_misfits(spec: RunSpec) -> Iterator[str]:
-    mesh, batch = spec.mesh, spec.batch
-    if isinstance(mesh.dp, int):
-        bad = next((g for g in _values(batch.microbatches, batch.g_multiple) if g % mesh.dp), None)
-        if bad is not None:
-            yield f"mesh.dp: must divide the microbatches of every step (or their g_multiple), got {mesh.dp} and {bad}"
-    if mesh.cp > 1 and batch.align % (2 * mesh.cp):
-        yield f"batch.align: must be a multiple of 2*cp = {2 * mesh.cp} for this mesh, got {batch.align}"
-    cut = 2 * mesh.cp * mesh.tp if mesh.cp * mesh.tp > 1 else 1
-    bad = next((c for c in _values(batch.seq_len, batch.c_multiple or batch.align) if c * batch.rows % cut), None)
-    if bad is not None:
-        yield f"batch.seq_len: must be a multiple of 2*cp*tp = {cut} for this mesh, got {bad}"
-
-
-def _values(ramp: Ramp, multiple: int) -> Iterator[int]:
-    """Values that a ramp takes after rounding; where it slides, the multiple itself stands for all of them."""
-    yield from (int(knot.value) // multiple * multiple for knot in ramp.knots)
-    if any(knot.shape is not Shape.STEP for knot in ramp.knots[:-1]):
-        yield multiple

@@ -65,25 +65,28 @@ def check_batch(mesh: dict[str, int], spec: RunSpec, stream: str) -> None:
 
     Raises:
         MeshError: G % dp, align % (2*cp) or C % (2*cp*tp) is not 0, or a field is for a stage that is not there;
-            names the numbers.
+            names the numbers, and in its details the field.
     """
     _check_stages(mesh["pp"], spec.mesh)
     dp, cp, tp = mesh["dp"], mesh["cp"], mesh["tp"]
     for num_bins in _bin_counts(spec, stream):
         if num_bins % dp:
-            raise MeshError(f"dp must divide microbatches, got dp {dp} and {num_bins} microbatches in {stream}")
+            text = f"dp must divide microbatches, got dp {dp} and {num_bins} microbatches in {stream}"
+            raise MeshError(text, field="mesh.dp")
     if cp > 1 and spec.batch.align % (2 * cp):
-        raise MeshError(f"2 * cp must divide align, got cp {cp} and align {spec.batch.align}")
+        raise MeshError(f"2 * cp must divide align, got cp {cp} and align {spec.batch.align}", field="batch.align")
     for capacity in _capacities(spec):
         if cp * tp > 1 and capacity % (2 * cp * tp):
-            raise MeshError(f"2 * cp * tp must divide seq_len, got cp {cp}, tp {tp} and {capacity} tokens")
+            text = f"2 * cp * tp must divide seq_len, got cp {cp}, tp {tp} and {capacity} tokens"
+            raise MeshError(text, field="batch.seq_len")
 
 
 def _check_stages(pp: int, spec: MeshSpec) -> None:
     for field in StageFields.model_fields:
         wrong = next((s for s in spec.stages_of(field) if isinstance(s, int) and s >= pp), None)
         if wrong is not None:
-            raise MeshError(f"stage_fields.{field} must name stages in [0, pp = {pp}), got {wrong}")
+            text = f"stage_fields.{field} must name stages in [0, pp = {pp}), got {wrong}"
+            raise MeshError(text, field=f"mesh.stage_fields.{field}")
 
 
 def _bin_counts(spec: RunSpec, stream: str) -> set[int]:
