@@ -22,6 +22,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(LoadmasterError, _on_our_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(UnicodeEncodeError, _on_bad_text)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -48,6 +49,12 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     what = f"{request.method} {request.url.path}: {error.detail}"
     cls = NotFoundError if error.status_code == 404 else BadRequestError
     return _problem(cls(what), error.status_code)
+
+
+async def _on_bad_text(request: Request, error: Exception) -> JSONResponse:
+    """JSON may hold half of a surrogate pair, which is no text: the store finds out."""
+    assert isinstance(error, UnicodeEncodeError)
+    return _problem(BadRequestError(f"text must be valid Unicode: {error.reason} at character {error.start}"))
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:

@@ -34,6 +34,8 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"resume": {"run": "demo"}}, "missing stream, generation, step"),
         ({"resume": STATE, "stream": "eval"}, "state must be of stream 'eval', got 'train'"),
         ({"resume": STATE, "run": "other"}, "state must be of run 'other', got 'demo'"),
+        ({"resume": STATE | {"step": "x"}}, "step of a state must be a whole number, got 'x'"),
+        ({"resume": STATE | {"generation": None}}, "generation of a state must be a whole number, got None"),
     ],
 )
 def test_connect_when_an_argument_is_wrong_then_it_is_named(options: dict[str, Any], says: str) -> None:
@@ -45,6 +47,12 @@ def test_connect_when_an_argument_is_wrong_then_it_is_named(options: dict[str, A
 def test_connect_when_the_target_is_of_no_known_kind_then_it_is_refused(target: str) -> None:
     with pytest.raises(BadRequestError, match="target must be"):
         loadmaster.connect(target)
+
+
+@pytest.mark.parametrize("target", ["http://", "http://127.0.0.1:port", "http://127.0.0.1:123456", "http://[::1"])
+def test_connect_when_the_address_makes_no_sense_then_it_is_refused(target: str) -> None:
+    with loadmaster.connect(target) as stream, pytest.raises(BadRequestError, match="must look like http://host:port"):
+        next(stream)
 
 
 def test_connect_when_resumed_then_the_state_is_kept_before_anything_was_read() -> None:

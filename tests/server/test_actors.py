@@ -47,6 +47,8 @@ def test_register_when_repeated_then_same_name_and_key(cluster: Cluster) -> None
     [
         ("grpc://10.0.0.1:80", "loopback"),
         ("http://127.0.0.1:80", "address must look like grpc"),
+        ("grpc://[::1", "address must look like grpc"),
+        ("grpc://127.0.0.1:1/\ud800", "text must be valid Unicode"),
         ("grpc://127.0.0.1:" + "9" * 300, "address must have at most 255"),
     ],
 )

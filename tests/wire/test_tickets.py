@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,3 +111,21 @@ def test_verify_as_when_of_another_kind_then_both_kinds_are_named() -> None:
 
 def test_sign_when_given_a_ticket_then_its_payload_is_plain_json() -> None:
     assert json.loads(sign(rank_ticket(), KEY)[2:-16])["stream"] == "train"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cursors": [["a", 0, 0, 0]]}, r"cursors of a MeasureTicket must be of type list\[list\[int\]\]"),
+        ({"cursors": 3}, "cursors"),
+        ({"source": 1.5}, "source of a MeasureTicket must be of type int"),
+        ({"epoch": 1 << 70}, "epoch"),
+        ({"rows_per_lane": True}, "rows_per_lane"),
+        ({"run": None}, "run of a MeasureTicket must be of type str"),
+        ({"expires_at": "never"}, "expires_at"),
+    ],
+)
+def test_verify_when_a_signed_field_is_of_another_type_then_it_is_named(change: dict[str, Any], says: str) -> None:
+    good = MeasureTicket(run="r", source=0, epoch=0, cursors=[[0, 0, 0, 0]], rows_per_lane=1, expires_at=FAR_S)
+    with pytest.raises(BadRequestError, match=says):
+        verify(sign(dataclasses.replace(good, **change), KEY), KEY)

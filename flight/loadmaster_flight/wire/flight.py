@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -169,7 +169,7 @@ class FlightService(fl.FlightServerBase):
             if not isinstance(body, dict):
                 raise BadRequestError(f"the body of action {action.type!r} must be a JSON object")
             answer = self.act(Action(action.type), body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise to_flight(BadRequestError(f"action {action.type!r}: {error}")) from None
         except Exception as error:
             raise to_flight(error) from None
@@ -177,6 +177,12 @@ class FlightService(fl.FlightServerBase):
 
     def list_actions(self, context: fl.ServerCallContext) -> list[tuple[str, str]]:
         return [(a.value, "JSON in, JSON out") for a in Action]
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise to_flight(BadRequestError("this service has tickets (DoGet) and actions alone"))
+
+    # What Flight has besides: pyarrow would answer with a traceback (to GetSchema it adds one whatever we raise).
+    list_flights = get_flight_info = do_put = do_exchange = _refuse
 
     def stop(self, *, grace_s: float = 2.0) -> None:
         """Refuse new calls, let running ones end for `grace_s`, return. Idempotent; never blocks for longer."""
@@ -198,7 +204,10 @@ def guarded(messages: Iterator[Any]) -> Iterator[Any]:
 
 def loopback_only(address: str) -> None:
     """Refuse to serve beyond this machine: that needs TLS and tokens, which this version does not have yet."""
-    host = urlsplit(address).hostname or ""
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError as error:
+        raise BadRequestError(f"address must look like grpc://host:port, got {address!r} ({error})") from error
     if host not in ("127.0.0.1", "localhost", "::1"):
         raise BadRequestError(f"host must be a loopback address (TLS and tokens are not built yet), got {host!r}")
 

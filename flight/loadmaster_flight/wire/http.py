@@ -27,11 +27,8 @@ class PlannerClient:
     """
 
     def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise BadRequestError(f"the planner's url must look like http://host:port, got {url!r}")
         self.url = url.rstrip("/")
-        self._host, self._port = parts.hostname, parts.port or 80
+        self._host, self._port = _host_and_port(url)
         self._timeout_s = timeout_s
         self._local = threading.local()
 
@@ -81,6 +78,18 @@ class PlannerClient:
         if connection is not None:
             connection.close()
             self._local.connection = None
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    wrong = f"the planner's url must look like http://host:port, got {url!r}"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:  # brackets without an end, a port that is none
+        raise BadRequestError(f"{wrong} ({error})") from error
+    if parts.scheme != "http" or not host:
+        raise BadRequestError(wrong)
+    return host, port or 80
 
 
 def _error_of(status: int, data: bytes) -> LoadmasterError:

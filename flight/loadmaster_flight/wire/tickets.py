@@ -11,7 +11,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import BadRequestError, UnauthenticatedError
 
@@ -83,6 +83,7 @@ _CLASSES: dict[TicketKind, type[Any]] = {
     TicketKind.MATERIALIZE: MaterializeTicket,
 }
 _KINDS = {cls: kind for kind, cls in _CLASSES.items()}
+_HINTS = {cls: get_type_hints(cls) for cls in _KINDS}
 T = TypeVar("T", RankTicket, MeasureTicket, MaterializeTicket)
 
 
@@ -106,13 +107,33 @@ def verify(data: bytes, key: bytes, *, now_s: float | None = None) -> Ticket:
         raise BadRequestError(f"ticket version and kind must be {VERSION} and 1..3, got {body[0]} and {body[1]}")
     if not hmac.compare_digest(tag, hmac.new(key, body, hashlib.sha256).digest()[:_TAG_BYTES]):
         raise UnauthenticatedError("the ticket's signature does not match: get a new one from the planner")
-    try:
-        ticket: Ticket = _CLASSES[TicketKind(body[1])](**json.loads(body[2:]))
-    except (ValueError, TypeError) as error:
-        raise BadRequestError(f"the ticket's payload is not of its kind: {error}") from error
+    ticket = _parse(_CLASSES[TicketKind(body[1])], body[2:])
     if ticket.expires_at < (time.time() if now_s is None else now_s):
         raise UnauthenticatedError("the ticket has expired: get a new one from the planner", expired=True)
     return ticket
+
+
+def _parse(cls: type[Any], payload: bytes) -> Ticket:
+    try:
+        values = json.loads(payload)
+        ticket: Ticket = cls(**values)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadRequestError(f"the ticket's payload is not of its kind: {error}") from error
+    for name, hint in _HINTS[cls].items():
+        if not _is_of(hint, values[name]):
+            raise BadRequestError(f"{name} of a {cls.__name__} must be of type {cls.__annotations__[name]}")
+    return ticket
+
+
+def _is_of(hint: Any, value: Any) -> bool:
+    """Whether a JSON value is of a field's type; whole numbers are those of 64 bits."""
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_is_of(get_args(hint)[0], item) for item in value)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+    return isinstance(value, hint)
 
 
 def verify_as(cls: type[T], data: bytes, key: bytes) -> T:
