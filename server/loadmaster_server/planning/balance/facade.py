@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cost import Float64Array, Int64Array
-from .kernel import LPT, solve
+from .kernel import METHODS, solve
 from .limits import Limits
 from .padded import solve_padded
 from .result import Balanced
@@ -40,7 +40,8 @@ def balance(
 
     Args:
         size_N: Shape (N,), sizes in units of the alignment, >= 1, in canonical order of the pieces.
-        cost_N: Shape (N,), integer costs (`planning.cost.integer_costs`) that sum to less than 2**53.
+        cost_N: Shape (N,), integer costs (`planning.cost.integer_costs`) that sum to less than 2**53; where all
+            are 0 the sizes stand in.
         packed_N: Shape (N,), bin of each piece in the packed membership, which keeps the caps.
         num_ranks: D; `per_rank` is M: the bins are rank * M + m.
         capacity: Room of a bin, in the unit of the sizes.
@@ -60,17 +61,16 @@ def balance(
     _check_mesh(num_ranks, per_rank, pp, group_size)
     _check_pieces(size_N, cost_N, packed_N, num_ranks * per_rank, capacity, docs)
     group = group_size or num_ranks
-    bin_N, methods, bounds = np.empty_like(packed_N), set[int](), [0.0, 0.0]
+    bin_N, methods, bounds = np.empty_like(packed_N), {0}, [0.0, 0.0]
     for first, index in _groups(packed_N, num_ranks, group, per_rank):
-        slow = slow_D[first : first + group]
-        cost = cost_N[index].astype(np.float64)
+        cost = (cost_N[index] if cost_N[index].any() else size_N[index]).astype(np.float64)
         limits = Limits(per_rank, capacity, docs, float(pp - 1), float(cost.sum() / (group * per_rank)))
-        found, method, *lows = solve(size_N[index], cost, packed_N[index] - first * per_rank, slow, limits)
-        bin_N[index] = found + first * per_rank
+        base = first * per_rank
+        found, method, *lows = solve(size_N[index], cost, packed_N[index] - base, slow_D[first : first + group], limits)
+        bin_N[index] = found + base
         methods.add(method)
         bounds = [max(pair) for pair in zip(bounds, lows, strict=True)]
-    name = "lpt" if methods <= {LPT} else "packed"
-    return _judged(bin_N, cost_N, slow_D, per_rank, name, bounds)
+    return _judged(bin_N, cost_N, slow_D, per_rank, METHODS[max(methods)], bounds)
 
 
 def balance_padded(
@@ -99,19 +99,20 @@ def warm_up() -> None:
 
 
 def _groups(packed_N: Int64Array, num_ranks: int, group: int, per_rank: int) -> Iterator[tuple[int, Int64Array]]:
-    """First rank and pieces of each group."""
-    if group == num_ranks:
-        yield 0, np.arange(len(packed_N))
-        return
+    """First rank and pieces of each group that has any."""
     group_N = packed_N // (group * per_rank)
     for k in range(num_ranks // group):
-        yield k * group, np.flatnonzero(group_N == k)
+        index = np.arange(len(packed_N)) if group == num_ranks else np.flatnonzero(group_N == k)
+        if len(index):
+            yield k * group, index
 
 
 def _judged(
     bin_N: Int64Array, cost_N: Int64Array, slow_D: Float64Array, per_rank: int, method: str, bounds: list[float]
 ) -> Balanced:  # fmt: skip
     """The placement with what it is worth; bounds are costs of a rank and of a microbatch."""
+    if not cost_N.any():
+        bounds = [0.0, 0.0]
     cost_B = np.bincount(bin_N, cost_N, len(slow_D) * per_rank)
     mean_B = float(cost_B.mean()) or 1.0
     time_D = cost_B.reshape(-1, per_rank).sum(axis=1) * slow_D

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..compiled import compiled
 from ..cost import Float64Array, Int64Array
-from .board import Bins, bins_of, pieces_of, recount, sums_by_bin
+from .board import Bins, Pieces, bins_of, pieces_of, recount, sums_by_bin
 from .bounds import densities, lower_bound
 from .grouping import deal, members
 from .limits import Limits
@@ -22,7 +22,8 @@ from .sorting import descending
 from .swaps import level_by_bins, level_by_pieces
 from .trades import level_inside
 
-LPT, PACKED = 0, 1
+LPT, PACKED, REPAIRED = 0, 1, 2
+METHODS = ("lpt", "packed", "repaired")
 LEAST_SLACK = 0.01
 RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
 BIN_GOAL_OVER_BOUND = 1.01
@@ -99,8 +100,10 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
     lpt = place_lpt(step, packed, goal)
     if lpt.method == LPT and lpt.miss == 0:
         return lpt
-    packed = repaired(step, packed, goal)
-    return packed if lpt.method == PACKED or packed.miss < lpt.miss else lpt
+    is_placed, lpt_miss = lpt.method == LPT, lpt.miss
+    pieces = pieces_of(step.size_N, step.cost_N, packed.bin_N, len(packed.bins.cost_B))
+    packed = repaired(step, Placement(packed.bin_N, packed.bins, REPAIRED, np.inf), pieces, goal)
+    return lpt if is_placed and lpt_miss <= packed.miss else packed
 
 
 @compiled
@@ -124,13 +127,17 @@ def place_lpt(step: Step, otherwise: Placement, goal: Goal) -> Placement:
     bins_DM = np.arange(num_bins).reshape(len(slow_D), limits.per_rank)
     bins = bins_of(bins_DM, sums_by_bin(step.cost_N, bin_N, num_bins), slow_D, limits)
     left = np.array([i for i in step.order_N if bin_N[i] < 0], np.int64)
-    if len(left):
-        pieces = pieces_of(step.size_N, step.cost_N, bin_N, num_bins)
-        if not place_left(bins, pieces, left):
-            return otherwise
-        for rank in range(len(slow_D)):
-            recount(bins, rank)
-    return repaired(step, Placement(bin_N, bins, LPT, np.inf), goal)
+    placement = Placement(bin_N, bins, LPT, np.inf)
+    if len(left) == 0:
+        placement = judged(step, placement, goal)
+        if placement.miss == 0:
+            return placement
+    pieces = pieces_of(step.size_N, step.cost_N, bin_N, num_bins)
+    if not place_left(bins, pieces, left):
+        return otherwise
+    for rank in range(len(slow_D)):
+        recount(bins, rank)
+    return repaired(step, placement, pieces, goal)
 
 
 @compiled
@@ -153,14 +160,10 @@ def judged(step: Step, placement: Placement, goal: Goal) -> Placement:
 
 
 @compiled
-def repaired(step: Step, placement: Placement, goal: Goal) -> Placement:
-    """No slot empty, ranks even, then the costliest bins; changes the placement where it misses the goal."""
-    before = judged(step, placement, goal)
-    if before.miss == 0:
-        return before
-    bins, num_bins = placement.bins, len(placement.bins.cost_B)
-    pieces = pieces_of(step.size_N, step.cost_N, placement.bin_N, num_bins)
-    if before.miss >= 1.0:
+def repaired(step: Step, placement: Placement, pieces: Pieces, goal: Goal) -> Placement:
+    """No slot empty, ranks even, then the costliest bins; changes the placement."""
+    bins = placement.bins
+    if len(pieces.bin_N) >= len(pieces.docs_B) and pieces.docs_B.min() == 0:
         fill_empty(bins, pieces)
     level_by_pieces(bins, pieces, goal.rank)
     level_inside(bins, pieces, goal.bin)

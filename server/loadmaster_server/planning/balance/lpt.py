@@ -31,7 +31,7 @@ def place_by_cost(
     num_ranks, per_rank, capacity, max_docs = len(slow_D), limits.per_rank, limits.capacity, limits.max_docs
     extra, mean, mask = limits.extra, limits.mean, (1 << RANK_BITS) - 1
     scale = KEY_LIMIT / ((1.0 + extra) * (cost_N.sum() + 1.0) * slow_D.max())
-    used_B, docs_B = np.zeros(num_ranks * per_rank, np.int64), np.zeros(num_ranks * per_rank, np.int64)
+    room_B, docs_B = np.full(num_ranks * per_rank, capacity), np.zeros(num_ranks * per_rank, np.int64)
     cost_B, cost_D, top_D = np.zeros(num_ranks * per_rank), np.zeros(num_ranks), np.zeros(num_ranks)
     heap, entry_D = np.arange(num_ranks), np.arange(num_ranks)
     first_C, next_D = np.full(capacity + 1, -1, np.int64), np.empty(num_ranks, np.int64)
@@ -51,9 +51,8 @@ def place_by_cost(
         while num > 0:
             rank, roomiest, least = heap[0] & mask, 0, np.inf
             for b in range(rank * per_rank, (rank + 1) * per_rank):
-                room = capacity - used_B[b] if docs_B[b] < max_docs else 0
-                roomiest = max(roomiest, room)
-                if room >= size and cost_B[b] < least:
+                roomiest = max(roomiest, room_B[b])
+                if room_B[b] >= size and cost_B[b] < least:
                     found, least = b, cost_B[b]
             if found >= 0:
                 break
@@ -69,8 +68,8 @@ def place_by_cost(
                 return np.empty(0, np.int64)
             continue
         rank = found // per_rank
-        used_B[found] += size
         docs_B[found] += 1
+        room_B[found] = room_B[found] - size if docs_B[found] < max_docs else 0
         cost_B[found] += cost_N[i]
         cost_D[rank] += cost_N[i]
         top_D[rank] = max(top_D[rank], cost_B[found])

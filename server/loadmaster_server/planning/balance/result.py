@@ -16,8 +16,9 @@ class Balanced:
 
     Attributes:
         bin_N: Shape (N,), int64, rank * M + m.
-        method: How the placement was found: "lpt", or "packed" when that could not place every piece and the packed
-            bins were taken and repaired; "padded" for equal counts.
+        method: How the placement was found: "packed", the packed bins dealt out to the ranks; "lpt"; "repaired", the
+            packed bins changed piece by piece because LPT could not place every piece or was worse; "padded" for equal
+            counts. With groups the last of these, in the order lpt, packed, repaired, that any of them needed.
         rank_max_over_mean: Time of the slowest rank over the mean.
         rank_bound: No placement has a smaller `rank_max_over_mean`.
         microbatch_max_over_mean: Cost of the costliest microbatch over the mean.

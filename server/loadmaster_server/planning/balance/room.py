@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ..compiled import compiled
 from ..cost import Int64Array
 from .board import Bins, Pieces, move_piece, put_piece
@@ -30,8 +28,9 @@ def place_left(bins: Bins, pieces: Pieces, left: Int64Array) -> bool:
 
     Costs of ranks are not kept up to date.
     """
+    b = 0
     for i in left:
-        b = gather_room(bins, pieces, pieces.size_N[i])
+        b = gather_room(bins, pieces, b, pieces.size_N[i])
         if b < 0:
             return False
         put_piece(pieces, bins, i, b)
@@ -39,12 +38,17 @@ def place_left(bins: Bins, pieces: Pieces, left: Int64Array) -> bool:
 
 
 @compiled
-def gather_room(bins: Bins, pieces: Pieces, size: int) -> int:
-    """A bin with room for `size`, made by swaps of pieces of nearly the same size with bins that have some; or -1."""
+def gather_room(bins: Bins, pieces: Pieces, first: int, size: int) -> int:
+    """A bin with room for `size`, made by swaps of pieces of nearly the same size with bins that have some; or -1.
+
+    The bin is the next one, from `first` on, that has any; its number is returned.
+    """
     num_bins, capacity = len(pieces.used_B), bins.limits.capacity
-    a = int(np.argmin(pieces.used_B))
-    if pieces.docs_B[a] >= bins.limits.max_docs:
-        return -1
+    a, since = first, 0
+    while pieces.used_B[a] == capacity or pieces.docs_B[a] >= bins.limits.max_docs:
+        a, since = (a + 1) % num_bins, since + 1
+        if since > num_bins:
+            return -1
     b, since, swaps = a, 0, 0
     while capacity - pieces.used_B[a] < size:
         b, since = (b + 1) % num_bins, since + 1
