@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from loadmaster_flight.wire.http import API
 
 from .actors import ActorService, actor_routes
-from .plans import PlanService, PlanSupervisor, plan_routes
+from .plans import GraphService, PlanService, PlanSupervisor, plan_routes
 from .problems import add_problem_handlers
 from .runs import JoinService, RunService, TicketOffice, run_routes
 from .settings import PlannerSettings
@@ -42,6 +42,7 @@ class Planner:
         self.runs = RunService(self.store, self.joins.waiting_for)
         self.tickets = TicketOffice(self.store)
         self.plans = PlanService(self.store)
+        self.graphs = GraphService(self.store)
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=settings.checkpoint_steps)
 
     def start(self) -> None:
@@ -79,6 +80,6 @@ def create_app(planner: Planner) -> FastAPI:
     api = APIRouter(prefix=API)
     api.include_router(actor_routes(planner.actors))
     api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
-    api.include_router(plan_routes(planner.plans))
+    api.include_router(plan_routes(planner.plans, planner.graphs))
     app.include_router(api)
     return app

@@ -46,7 +46,8 @@ def test_check_when_asked_for_json_then_one_object_with_counts(spec_file, capsys
             "      text: doc.text\n      eos: <e>",
             "RUN.yaml:8: sources.web.transform.eos: must",
         ),
-        ("batch:", "strategy: best\nbatch:", "RUN.yaml:16: strategy: must be 'bins_by_cost', got 'best'"),
+        ("batch:", "strategy: best\nbatch:", "RUN.yaml:16: strategy: must be one of llm_balance, sequential, "),
+        ("batch:", "strategy: json:dumps\nbatch:", "RUN.yaml:16: strategy json:dumps: raised TypeError: "),
         ("batch:", "vocab_size: 9\nbatch:", "RUN.yaml:16: vocab_size: must be at least 320, the size of "),
     ],
 )

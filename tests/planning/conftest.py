@@ -158,7 +158,7 @@ def make_spec(
     source: dict[str, object] | Sequence[dict[str, object]] = (),
     until: dict[str, object] | None = None,
     evaluation: dict[str, object] | None = None,
-    strategy: str = "bins_by_cost",
+    strategy: str = "llm_balance",
     **batch: object,
 ) -> RunSpec:
     """A run of sources s0, s1, ...; `source` holds extra fields of all, or of each; `batch` those of the batch.

@@ -40,16 +40,54 @@ def _shuffled(seed: int) -> Callable[..., None]:
     return feed
 
 
+MESHES = (
+    {"dp": 1},
+    {"dp": 2, "tp": 4},
+    {"pp": 4, "dp": 2},
+    {"dp": 4, "cp": 2},
+    {"cp": 4, "tp": 2, "dp": 4, "pp": 3},
+    {"dp": 8},
+)
+STRATEGIES = ("llm_balance", "sequential", "bins_by_cost", "vlm_hybrid", "long_short_context")
+
+
 @pytest.mark.parametrize("layout", ["pack", "concat", "pad"])
-def test_pieces_of_a_step_when_dp_changes_then_they_are_the_same(
+def test_pieces_of_a_step_when_the_mesh_changes_then_they_are_the_same(
     make_rig: Make, spec_of: Make, pieces_of: Make, layout: str
 ) -> None:
     spec = spec_of(3, weights=[0.5, 0.3, 0.2], seq_len=512, layout=layout)
-    runs = [make_rig(spec, [_lengths(s) for s in range(3)], dp=dp).steps(30) for dp in (1, 2, 4, 8)]
+    runs = [make_rig(spec, [_lengths(s) for s in range(3)], dp=mesh).steps(30) for mesh in MESHES]
     for plans in zip(*runs, strict=True):
         assert all(pieces_of(plan) == pieces_of(plans[0]) for plan in plans)
         assert len({plan.global_valid_tokens for plan in plans}) == 1
-        assert len({plan.digest for plan in plans}) == 4
+        assert len({plan.digest for plan in plans}) >= 4
+
+
+@FIXTURES
+@given(
+    seed=st.integers(0, 2**32),
+    layout=st.sampled_from(["pack", "concat", "pad"]),
+    first=st.tuples(st.sampled_from(MESHES), st.sampled_from(STRATEGIES)),
+    second=st.tuples(st.sampled_from(MESHES), st.sampled_from(STRATEGIES)),
+)
+def test_pieces_of_a_step_when_mesh_and_strategy_change_then_they_and_the_state_are_the_same(
+    make_rig: Make,
+    spec_of: Make,
+    pieces_of: Make,
+    seed: int,
+    layout: str,
+    first: tuple[dict[str, int], str],
+    second: tuple[dict[str, int], str],
+) -> None:
+    lengths = [_lengths(seed + s, 60) for s in range(2)]
+    rigs = [
+        make_rig(spec_of(2, seq_len=256, layout=layout, until={"epochs": 1}, strategy=strategy), lengths, dp=mesh)
+        for mesh, strategy in (first, second)
+    ]
+    for a, b in zip(*(rig.steps() for rig in rigs), strict=True):
+        assert pieces_of(a) == pieces_of(b)
+        assert (a.is_final, a.global_valid_tokens) == (b.is_final, b.global_valid_tokens)
+    assert rigs[0].planner.state().to_bytes() == rigs[1].planner.state().to_bytes()
 
 
 def test_plans_when_made_twice_then_their_digests_are_equal(make_rig: Make, spec_of: Make) -> None:

@@ -4,17 +4,21 @@ from .batch import BatchSpec, Layout, OverLong
 from .loading import load_run_spec
 from .manifest import ShardInfo, SourceManifest, UnitKind
 from .mesh import MeshSpec
+from .network import BackboneSpec, EncoderSpec, ModelSpec
 from .run import BudgetSpec, EvaluationSpec, RunSpec, UntilSpec
 from .schedule import Knot, Ramp, Shape
 from .source import OnExhausted, SourceFormat, SourceSpec, TransformSpec
 
 __all__ = [
+    "BackboneSpec",
     "BatchSpec",
     "BudgetSpec",
+    "EncoderSpec",
     "EvaluationSpec",
     "Knot",
     "Layout",
     "MeshSpec",
+    "ModelSpec",
     "OnExhausted",
     "OverLong",
     "Ramp",

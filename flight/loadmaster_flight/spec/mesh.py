@@ -59,12 +59,18 @@ class MeshSpec(SpecModel):
     """Which pipeline stages get tokens and labels."""
     tp_mode: TpMode = TpMode.READ
     """Who of a tp group fetches; with broadcast a trainer wraps its stream in `loadmaster.broadcast`."""
+    speed: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Relative speed of ranks that are not as fast as the others, whose speed is 1."""
 
     @model_validator(mode="after")
     def _each_once(self) -> MeshSpec:
         if sorted(self.order) != ["cp", "dp", "pp", "tp"]:
             raise ValueError(f"order must name pp, dp, cp and tp once each, got {list(self.order)}")
         return self
+
+    def speed_of_rank(self) -> dict[int, float]:
+        """Rank -> relative speed, of those that have one of their own."""
+        return dict(self.speed)
 
     def stages_of(self, field: str) -> tuple[str | int, ...]:
         """The stages that get a field of a batch."""

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from .batch import BatchSpec
 from .mesh import MeshSpec
 from .model import SpecModel, near, refuse
+from .network import ModelSpec
 from .schedule import Ramp
 from .source import SourceSpec
 
@@ -78,8 +79,10 @@ class RunSpec(SpecModel):
     """By default equal shares of all sources that no evaluation names."""
     batch: BatchSpec
     mesh: MeshSpec = MeshSpec()
-    strategy: Literal["bins_by_cost"] = "bins_by_cost"
-    """How a step's microbatches are placed on the ranks."""
+    strategy: Annotated[str, Field(min_length=1)] = "llm_balance"
+    """How a step's pieces are placed on the ranks: a built-in strategy, or `package.module:function`."""
+    model: ModelSpec = ModelSpec()
+    """Sizes of the networks, which say what a document costs."""
     until: UntilSpec = UntilSpec()
     evaluation: dict[Name, EvaluationSpec] = Field(default_factory=dict)
     budgets: BudgetSpec = BudgetSpec()

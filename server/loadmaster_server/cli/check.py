@@ -13,6 +13,7 @@ from rich.console import Console
 
 from loadmaster_flight.spec import RunSpec, load_run_spec
 from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_server.planning.rehearsal import rehearse
 
 from .failures import failing_cleanly, with_lines
 from .opening import SourceBar, freeze_all, source_bars
@@ -53,6 +54,7 @@ def _check(path: Path, *, is_json: bool, is_strict: bool) -> int:
     started = time.monotonic()
     spec = load_run_spec(path)
     try:
+        rehearse(spec)
         rows = _open_sources(spec)
     except LoadmasterError as error:
         raise with_lines(error, path) from error

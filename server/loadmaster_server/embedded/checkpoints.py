@@ -52,7 +52,7 @@ class CheckpointFolder:
 
 
 def _fingerprint(spec: RunSpec, manifests: list[SourceManifest]) -> str:
-    """Changes with everything that decides a step's content; the mesh and the budgets do not."""
-    tree = spec.to_tree() | {"mesh": None, "budgets": None, "strategy": None}
+    """Changes with everything that decides a step's content; placement and the budgets do not."""
+    tree = spec.to_tree() | dict.fromkeys(("mesh", "budgets", "strategy", "model"))
     frozen = [manifest.model_dump(mode="json") for manifest in manifests]
     return hashlib.sha256(json.dumps([tree, frozen], sort_keys=True).encode()).hexdigest()[:16]

@@ -82,7 +82,7 @@ def connect(
         spec,
         manifests,
         stream=stream,
-        dp=sizes["dp"],
+        mesh=sizes,
         dp_ranks=[place["dp"]],
         state=checkpoints.newest(at_most=step) if step else None,
         cache_dir=state_dir / "cache",

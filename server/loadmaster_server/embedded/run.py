@@ -5,7 +5,7 @@ It calls the same planning, loading and assembly that the services call, directl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,8 @@ class EmbeddedRun:
     Args:
         spec: The run, with absolute paths (`load_run_spec`).
         manifests: Its frozen sources, in ordinal order (`freeze_run`).
-        dp: Number of dp ranks.
+        dp: Number of dp ranks, where no mesh says it.
+        mesh: Axis sizes, slowest first.
         dp_ranks: Whose batches are built; by default all.
         state: Where to go on; by default from step 0.
     """
@@ -36,14 +37,16 @@ class EmbeddedRun:
         *,
         stream: str = "train",
         dp: int = 1,
+        mesh: Mapping[str, int] | None = None,
         dp_ranks: Iterable[int] | None = None,
         state: PlannerState | None = None,
         workers: int = 0,
         cache_dir: Path | None = None,
     ) -> None:
         self.spec = spec
-        self.planner = StreamPlanner(spec, stream, [m.lanes for m in manifests], dp, state=state)
-        self._dp_ranks = set(range(dp) if dp_ranks is None else dp_ranks)
+        sizes = {"dp": dp} if mesh is None else mesh
+        self.planner = StreamPlanner(spec, stream, [m.lanes for m in manifests], sizes, state=state)
+        self._dp_ranks = set(range(sizes.get("dp", 1)) if dp_ranks is None else dp_ranks)
         self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers)
 
     def plan_next(self) -> StepPlan | None:

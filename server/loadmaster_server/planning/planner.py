@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,13 @@ from loadmaster_flight.wire.schemas import METADATA
 from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
 
 from . import pieces as p
+from .aggregate import aggregate
 from .demand import Demand, NeedMetadata
 from .draw import MissingRowsError
 from .feed import SourceFeed
 from .membership import Membership, plan_membership, tokens_by_source
-from .placement import PackedStep, bin_costs, load_strategy, new_bins
+from .place_tree import ClientPlaceTree
+from .placement import Placer
 from .rows import Int64Array, RowTable, metadata_of, tables_of
 from .rules import check_bins, check_mesh, rules_of
 from .state import PlannerState
@@ -39,26 +42,35 @@ class StreamPlanner:
 
     Args:
         lanes: Number of lanes of each source, in the order of the spec's sources.
-        dp: Size of the mesh's dp axis.
+        mesh: Axis sizes, slowest first (`{"pp": 2, "dp": 4}`), or the size of dp alone.
         state: Go on from here; by default from step 0.
 
     Raises:
-        MeshError: dp does not divide G at some step.
+        MeshError: The mesh does not fit the batch: G % dp, align % (2*cp), C % (2*cp*tp); names the numbers.
+        SpecError: There is no such strategy.
         NotFoundError: The spec has no such stream.
         BadRequestError: `state` belongs to other sources or lanes.
     """
 
     def __init__(
-        self, spec: RunSpec, stream: str, lanes: list[int], dp: int, *, state: PlannerState | None = None
+        self,
+        spec: RunSpec,
+        stream: str,
+        lanes: list[int],
+        mesh: Mapping[str, int] | int,
+        *,
+        state: PlannerState | None = None,
     ) -> None:
         self._rules = rules_of(spec, stream)
-        check_mesh(self._rules, dp)
-        self._dp = dp
-        self._strategy_name, self._strategy = spec.strategy, load_strategy(spec.strategy)
+        sizes = {"dp": mesh} if isinstance(mesh, int) else mesh
+        tree = ClientPlaceTree.of(sizes, speed_of_leaf=spec.mesh.speed_of_rank())
+        check_mesh(self._rules, tree)
+        self._dp, self._placer = tree.size("dp"), Placer.of(spec, tree)
         self._state = PlannerState.start(lanes) if state is None else state
         _check_lanes(self._state, lanes, len(self._rules.sources))
         sources = zip(self._rules.sources, self._state.sources, strict=True)
         self._feeds = [SourceFeed(i, source, at) for i, (source, at) in enumerate(sources)]
+        self._lanes, self._aggregate = lanes, dict[str, object]()
         self._verdicts: list[pa.RecordBatch] = []
         self._num_attempts = 0
 
@@ -133,6 +145,10 @@ class StreamPlanner:
             tokens_S[i] += source.head_tokens - source.head_offset
         return Unserved(pieces_S=pieces_S, tokens_S=tokens_S)
 
+    def aggregate(self) -> dict[str, object]:
+        """Tokens and cost of the last planned step by source and rank: see `aggregate.aggregate`."""
+        return self._aggregate
+
     def new_verdicts(self) -> pa.RecordBatch:
         """Rows passed over (verdict SKIPPED or BAD, with reason) since the last call, schema METADATA."""
         batches, self._verdicts = self._verdicts, []
@@ -142,17 +158,10 @@ class StreamPlanner:
         return demands_of(self._feeds, self._rules, self.step, missing, self._num_attempts)
 
     def _place(self, membership: Membership) -> StepPlan:
-        placed, bin_N, shape = membership.placed, membership.bin_N, membership.shape
-        packed = PackedStep(
-            step=shape.step,
-            num_bins=shape.num_bins,
-            dp=self._dp,
-            tokens_N=placed.tokens_N,
-            bin_N=bin_N,
-            source_N=placed.source_N,
-            cost_B=bin_costs(placed.tokens_N, bin_N, shape.num_bins),
-        )
-        new_B = new_bins(packed, self._strategy, self._strategy_name)
+        order_N, shape = p.canonical_order(membership.placed), membership.shape
+        placed, packed_N = membership.placed.take(order_N), membership.bin_N[order_N]
+        graph = self._placer.place(self._placer.graph(placed, packed_N, shape, membership.weights_S))
+        self._aggregate = aggregate(graph, placed.values_NP[:, p.LANE], self._lanes)
         return StepPlan(
             step=shape.step,
             is_final=membership.is_final,
@@ -163,7 +172,7 @@ class StreamPlanner:
             global_valid_tokens=int(placed.values_NP[:, p.VALID].sum()),
             weights_S=np.array(membership.weights_S, np.int64),
             source_tokens_S=tokens_by_source(placed, len(self._feeds)),
-            pieces=_pieces_of(placed, new_B[bin_N]),
+            pieces=_pieces_of(placed, graph.bin_N),
         ).with_digest()
 
     def _commit(self, membership: Membership, plan: StepPlan) -> None:
@@ -197,9 +206,8 @@ def _check_lanes(state: PlannerState, lanes: list[int], num_sources: int) -> Non
 
 
 def _pieces_of(placed: p.PieceTable, bin_N: Int64Array) -> Pieces:
-    """The wire's form, in canonical order."""
-    order_N = p.canonical_order(placed)
-    values_NP = placed.values_NP[order_N]
+    """The wire's form of pieces in canonical order."""
+    values_NP = placed.values_NP
     is_whole_N = values_NP[:, p.TOKENS] == values_NP[:, p.SAMPLE_TOKENS]
     return Pieces(
         source=values_NP[:, p.SOURCE],
@@ -210,5 +218,5 @@ def _pieces_of(placed: p.PieceTable, bin_N: Int64Array) -> Pieces:
         pos=values_NP[:, p.POS],
         first_token=values_NP[:, p.FIRST],
         num_tokens=np.where(is_whole_N, WHOLE, values_NP[:, p.TOKENS]),
-        bin=bin_N[order_N],
+        bin=bin_N,
     )

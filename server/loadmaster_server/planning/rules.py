@@ -10,6 +10,7 @@ from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import MeshError, NotFoundError
 
 from .mixture import shares_at
+from .place_tree import ClientPlaceTree
 
 MAX_BINS = 1 << 16
 GOAL_OCCUPANCY = 0.993
@@ -173,10 +174,14 @@ def check_bins(rules: StreamRules, dp: int, step: int) -> None:
         raise MeshError(f"a step must have at most {MAX_BINS} microbatches, got {num_bins} at step {step}")
 
 
-def check_mesh(rules: StreamRules, dp: int) -> None:
-    """`check_bins` wherever G changes (the first 100,000 steps of a slope; plan_next checks every step again)."""
-    if dp < 1:
-        raise MeshError(f"dp must be at least 1, got {dp}")
+def check_mesh(rules: StreamRules, tree: ClientPlaceTree) -> None:
+    """Check that the stream's steps can be dealt to a mesh and cut for its ranks: G % dp wherever G changes (the first
+    100,000 steps of a slope; plan_next checks every step again), align % (2*cp) and C % (2*cp*tp).
+
+    Raises:
+        MeshError: They cannot; names the rule and the numbers.
+    """
+    dp = tree.size("dp")
     knots = rules.batch.microbatches.knots
     check_bins(rules, dp, knots[0].at)
     for a, b in itertools.pairwise(knots):
@@ -184,3 +189,14 @@ def check_mesh(rules: StreamRules, dp: int) -> None:
         steps = () if is_flat else range(a.at, min(b.at, a.at + _MAX_STEPS_CHECKED))
         for step in (*steps, b.at):
             check_bins(rules, dp, step)
+    _check_cuts(rules, cp=tree.size("cp"), tp=tree.size("tp"))
+
+
+def _check_cuts(rules: StreamRules, *, cp: int, tp: int) -> None:
+    batch = rules.batch
+    if cp > 1 and batch.align % (2 * cp):
+        raise MeshError(f"2 * cp must divide align, got cp {cp} and align {batch.align}")
+    for knot in batch.seq_len.knots if cp * tp > 1 else ():
+        capacity = batch.capacity_at(knot.at)
+        if capacity % (2 * cp * tp):
+            raise MeshError(f"2 * cp * tp must divide seq_len, got cp {cp}, tp {tp} and {capacity} tokens")

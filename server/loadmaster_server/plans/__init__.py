@@ -1,7 +1,8 @@
-"""Plans: the loop that makes them, and the route that hands them out."""
+"""Plans: the loop that makes them, and the routes that hand them and their graphs out."""
 
+from .graph import GraphService
 from .routes import plan_routes
 from .service import PlanService
 from .supervisor import PlanSupervisor
 
-__all__ = ["PlanService", "PlanSupervisor", "plan_routes"]
+__all__ = ["GraphService", "PlanService", "PlanSupervisor", "plan_routes"]

@@ -156,7 +156,7 @@ class PlanLoop:
 
     def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
         state = planner.state()
-        record = _record(plan, list(state.placed_tokens_S))
+        record = _record(plan, list(state.placed_tokens_S), planner.aggregate())
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
         checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(planner.new_verdicts())
@@ -164,13 +164,14 @@ class PlanLoop:
         self._store.bulletin.post(self._topic)
 
 
-def _record(plan: StepPlan, total_tokens: list[int]) -> PlanRecord:
+def _record(plan: StepPlan, total_tokens: list[int], graph: dict[str, object]) -> PlanRecord:
     summary = {
         "num_tokens": plan.num_tokens,
         "num_pieces": len(plan.pieces),
         "source_tokens": plan.source_tokens_S.tolist(),
         "total_tokens": total_tokens,
         "weights": plan.weights_S.tolist(),
+        "graph": graph,
     }
     return PlanRecord(
         step=plan.step,

@@ -19,10 +19,10 @@ LOGGED_STEPS = 16  # plans that are read from the log at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Steps [first, last) of a stream's trained lineage, and the generation whose log has them."""
+    """Steps [first, last) of a stream's trained lineage, and the generation whose log has them, on its mesh."""
 
     key: GenerationKey
-    dp: int
+    mesh: dict[str, int]
     first: int
     last: int
 
@@ -36,7 +36,7 @@ def lineage_spans(lineage: list[GenerationRecord]) -> list[Span]:
     spans: list[Span] = []
     last = lineage[0].planned
     for generation in lineage:
-        spans.append(Span(key=generation.key, dp=generation.dp, first=generation.first_step, last=last))
+        spans.append(Span(key=generation.key, mesh=generation.mesh, first=generation.first_step, last=last))
         last = min(last, generation.first_step)
     return spans
 
@@ -72,23 +72,24 @@ def _from_checkpoint(store: Store, generation: GenerationRecord, spans: list[Spa
     found = (store.plans.checkpoint(span.key, span.last) for span in spans)
     best = next((checkpoint for checkpoint in found if checkpoint is not None), None)
     state = PlannerState.from_bytes(best[1]) if best else None
-    return StreamPlanner(definition.spec, generation.key.stream, definition.lanes, generation.dp, state=state)
+    return StreamPlanner(definition.spec, generation.key.stream, definition.lanes, generation.mesh, state=state)
 
 
-def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[StepPlan]:
+def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[tuple[StepPlan, Span]]:
     for span in reversed(spans):
         step = max(first, span.first)
         while step < min(last, span.last):
             records = store.plans.read(span.key, step, min(step + LOGGED_STEPS, last, span.last))
             for record in records:
-                yield plans_from_bytes(record.body)[0]
+                yield plans_from_bytes(record.body)[0], span
             step += LOGGED_STEPS
 
 
-def _check_equal(generation: GenerationRecord, plan: StepPlan, logged: StepPlan | None) -> None:
-    if logged is None or logged.step != plan.step:
+def _check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[StepPlan, Span] | None) -> None:
+    if logged is None or logged[0].step != plan.step:
         return
-    is_equal = plan.digest == logged.digest if plan.dp == logged.dp else _same_pieces(plan, logged)
+    before, span = logged
+    is_equal = plan.digest == before.digest if span.mesh == generation.mesh else _same_pieces(plan, before)
     if not is_equal:
         raise DataError(
             f"{generation.key}: step {plan.step} comes out otherwise than it was planned before: "

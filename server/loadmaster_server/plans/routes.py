@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from ..store import GenerationKey
+from ..store import GenerationKey, StreamKey
+from .graph import GraphService, StepGraph
 from .query import parse_query
 from .service import PlanAnswer, PlanService
 
@@ -15,8 +16,8 @@ STREAM_END = "x-loadmaster-stream-end"
 """Exclusive end of the stream, once it is planned."""
 
 
-def plan_routes(plans: PlanService) -> APIRouter:
-    """The route of plans."""
+def plan_routes(plans: PlanService, graphs: GraphService) -> APIRouter:
+    """The routes of plans and of their graphs."""
     router = APIRouter(tags=["plans"])
 
     @router.get("/runs/{run}/streams/{stream}/generations/{generation}/plans", response_class=Response)
@@ -36,6 +37,11 @@ def plan_routes(plans: PlanService) -> APIRouter:
         query = parse_query(first=first, last=last, wait_s=wait_s, dp_ranks=dp_ranks, partitions=partitions, bind=bind)
         key = GenerationKey(run=run, stream=stream, generation=generation)
         return _response(plans.read(key, query), if_none_match)
+
+    @router.get("/runs/{run}/streams/{stream}/steps/{step}/graph")
+    def read_graph(run: str, stream: str, step: int) -> StepGraph:
+        """A planned step: source -> loader partition -> dp rank, aggregated."""
+        return graphs.read(StreamKey(run=run, stream=stream), step)
 
     return router
 

@@ -13,6 +13,7 @@ from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFou
 from loadmaster_flight.wire.schemas import Verdict
 
 from ..faults import describe_faults
+from ..planning.rehearsal import rehearse
 from ..planning.rules import rules_of
 from ..store import (
     ACTORS,
@@ -47,7 +48,7 @@ class RunService:
         """Freeze a run; the same spec and manifests again change nothing.
 
         Raises:
-            SpecError: The spec is wrong; names fields.
+            SpecError: The spec is wrong; names fields. Or its strategy is.
             BadRequestError: The manifests are not those of the spec's sources.
             ConflictError: The name belongs to a run with another spec or other sources; names what differs.
         """
@@ -144,6 +145,7 @@ def _parse(request: CreateRunRequest) -> Definition:
         spec = RunSpec.model_validate(request.spec)
     except ValidationError as error:
         raise SpecError(f"spec: {describe_faults(error.errors())}") from error
+    rehearse(spec)
     manifests = tuple(_parse_manifest(i, tree) for i, tree in enumerate(request.manifests))
     names = [manifest.name for manifest in manifests]
     if names != spec.source_names:

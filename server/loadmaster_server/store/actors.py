@@ -77,6 +77,13 @@ class ActorRepository:
         with self._database.reading() as session:
             return session.scalar(select(ActorRow.address).join(LeaseRow).where(*place, *rank))
 
+    def constructors(self, key: GenerationKey) -> dict[int, str]:
+        """Address of the constructor of each dp rank that has one."""
+        place = (LeaseRow.run == key.run, LeaseRow.stream == key.stream, LeaseRow.generation == key.generation)
+        statement = select(LeaseRow.slot, ActorRow.address).join(ActorRow).where(*place, LeaseRow.kind == LeaseKind.DP)
+        with self._database.reading() as session:
+            return {row.slot: row.address for row in session.execute(statement)}
+
 
 def _write_leases(session: Session, leases: set[LeaseRecord]) -> None:
     session.execute(delete(LeaseRow))

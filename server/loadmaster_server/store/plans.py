@@ -14,7 +14,15 @@ from loadmaster_flight.wire.errors import GoneError, InternalError, NotFoundErro
 from .database import Database
 from .generations import lock_run
 from .models import CheckpointRow, GenerationRow, PlanRow, VerdictRow
-from .records import GenerationKey, GenerationRecord, GenerationState, PlanRecord, VerdictRecord
+from .records import (
+    GenerationKey,
+    GenerationRecord,
+    GenerationState,
+    PlanRecord,
+    StreamKey,
+    VerdictKind,
+    VerdictRecord,
+)
 
 
 class PlanRepository:
@@ -89,6 +97,13 @@ class PlanRepository:
         """How many samples of a run have a verdict."""
         with self._database.reading() as session:
             return session.scalar(select(func.count()).select_from(VerdictRow).where(VerdictRow.run == run)) or 0
+
+    def num_masked(self, key: StreamKey, step: int) -> int:
+        """How many samples of a step are served without loss because their content cannot be used."""
+        of_step = (VerdictRow.run == key.run, VerdictRow.stream == key.stream, VerdictRow.step == step)
+        statement = select(func.count()).select_from(VerdictRow).where(*of_step, VerdictRow.kind == VerdictKind.MASKED)
+        with self._database.reading() as session:
+            return session.scalar(statement) or 0
 
     def _journal(self, session: Session, run: str, verdicts: Sequence[VerdictRecord]) -> None:
         self._database.insert_new(session, VerdictRow, [{"run": run, **asdict(verdict)} for verdict in verdicts])

@@ -1,0 +1,66 @@
+"""A placed step's graph in few numbers, to be kept beside its plan, which knows places but no lengths.
+
+# N = pieces, S = sources, L = lanes of all sources, D = dp ranks, R = groups of neighbouring ranks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .dgraph import DGraph
+from .rows import Int64Array
+
+MAX_CELLS = 512
+"""Lanes times ranks up to which every pair has its tokens and cost; a larger step has them by source and by rank."""
+MAX_RANK_GROUPS = 64
+COST_UNIT = 1_000_000
+"""Costs are in millionths of the step's."""
+
+
+def rank_groups(num_ranks: int) -> int:
+    """R: ranks, or groups of neighbouring ones where there are many."""
+    return min(num_ranks, MAX_RANK_GROUPS)
+
+
+def aggregate(graph: DGraph, lane_N: Int64Array, lanes: Sequence[int]) -> dict[str, object]:
+    """Tokens and cost of a placed step as a small JSON-able tree.
+
+    Args:
+        graph: Placed, with costs.
+        lane_N: Shape (N,), int64, the lane that each piece comes from.
+        lanes: Lanes of each source.
+
+    Returns:
+        method; source_cost (S,); rank_tokens and rank_cost (R,); and, where they are few, cell_tokens and cell_cost
+        (L * D,), lanes of all sources in order, all ranks of a lane together.
+    """
+    num_ranks = graph.tree.size("dp")
+    rank_N = graph.bin_N // graph.bins_per_rank
+    group_N, num_groups = rank_N * rank_groups(num_ranks) // num_ranks, rank_groups(num_ranks)
+    tree: dict[str, object] = {
+        "method": graph.method,
+        "source_cost": _cost(graph, graph.nodes.source_N, len(lanes)),
+        "rank_tokens": _sum(graph.nodes.tokens_N, group_N, num_groups),
+        "rank_cost": _cost(graph, group_N, num_groups),
+    }
+    num_cells = sum(lanes) * num_ranks
+    if num_cells <= MAX_CELLS:
+        first_S = np.cumsum(lanes).astype(np.int64) - np.array(lanes, np.int64)
+        cell_N = (first_S[graph.nodes.source_N] + lane_N) * num_ranks + rank_N
+        tree["cell_tokens"] = _sum(graph.nodes.tokens_N, cell_N, num_cells)
+        tree["cell_cost"] = _cost(graph, cell_N, num_cells)
+    return tree
+
+
+def _sum(value_N: Int64Array, index_N: Int64Array, num: int) -> list[int]:
+    sums: list[int] = np.bincount(index_N, weights=value_N, minlength=num).astype(np.int64).tolist()
+    return sums
+
+
+def _cost(graph: DGraph, index_N: Int64Array, num: int) -> list[int]:
+    cost_N = graph.cost_N if graph.cost_N is not None else graph.nodes.tokens_N
+    share = np.bincount(index_N, weights=cost_N, minlength=num) * (COST_UNIT / max(int(cost_N.sum()), 1))
+    rounded: list[int] = np.rint(share).astype(np.int64).tolist()
+    return rounded
