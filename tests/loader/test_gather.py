@@ -147,3 +147,14 @@ def test_metadata_when_parts_are_joined_has_a_row_a_sample_and_lane_ends(make_ch
 
 def test_metadata_when_there_are_no_parts_is_empty() -> None:
     assert metadata_batch([]).num_rows == 0
+
+
+def test_gather_when_a_sample_failed_before_masks_all_its_pieces_though_it_can_be_read(make_chunk: Any) -> None:
+    pieces, chunk = pieces_at((0, 0, 2), (0, 2, 2), (1, 0, WHOLE)), make_chunk(0, [4, 3])
+    lengths = [chunk.lengths_N]
+    for masked, want in (((1, 0, 2, 4, 7), [True, True, False]), ((1, 1, 2, 4, 7), [False] * 3)):
+        cargo = Cargo(chunks=[chunk], planned_M=lengths, chunk_N=np.zeros(3, np.int64), masked=[masked])
+        found = gather_pieces(9, pieces, cargo, source_names=["prose", "code"])
+        assert found.column("is_masked").to_pylist() == want
+        assert [not any(tokens) for tokens in found.column("tokens").to_pylist()] == want
+        assert found.column("num_tokens").to_pylist() == [2, 2, 3]

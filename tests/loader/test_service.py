@@ -196,6 +196,31 @@ def test_materialize_when_content_failed_reports_before_sending(
     ]
 
 
+def test_materialize_when_the_journal_has_a_sample_masks_it_again_and_reports_nothing(
+    make_bench: Any, plan_of: Any
+) -> None:
+    bench = make_bench()
+    rows = bench.measure(0, 3, 5)
+    failed = tuple(rows[2][name] for name in ("source", "epoch", "shard", "block", "row"))
+    plan = plan_of(2, rows)
+    bench.planner.plans[1] = {2: replace(plan, masked=(failed,))}
+    found = bench.read(materialize_ticket(plan)).to_pylist()
+    assert [(row["shard"], row["block"], row["row"]) for row in found if row["is_masked"]] == [failed[2:]]
+    assert bench.planner.verdicts == []
+
+
+def test_materialize_when_a_failed_step_is_asked_again_is_masked_and_reported_once(
+    make_bench: Any, plan_of: Any
+) -> None:
+    bench = make_bench()
+    rows = bench.measure(0, 3, 5)
+    plan = plan_of(2, rows, [(0, row["num_tokens"] + 1) for row in rows])
+    bench.planner.plans[1] = {2: plan}
+    first, again = (bench.read(materialize_ticket(plan)) for _ in range(2))
+    assert first.equals(again)
+    assert len(bench.planner.verdicts) == len(rows)
+
+
 def test_stream_when_ticket_is_forged_or_of_another_kind_is_refused(make_bench: Any) -> None:
     bench = make_bench()
     good = measure_ticket(source=0, cursors=[[0, 0, 0, 0]], rows=5)

@@ -11,6 +11,8 @@ import pytest
 from loadmaster_flight.wire.errors import DataError, RunPausedError
 from loadmaster_flight.wire.schemas import METADATA, Verdict
 from loadmaster_server.planning import PlannerState
+from loadmaster_server.planning.known_verdicts import Judgement, KnownVerdicts
+from loadmaster_server.planning.rows import TOKENS, VERDICT, tables_of
 
 Make = Callable[..., Any]
 
@@ -123,3 +125,39 @@ def test_bad_window_when_restored_midway_then_old_bad_rows_still_count(
         rig.next()
     assert rig.planner.step == whole.planner.step
     assert str(caught.value).split(", the last")[0] == str(expected.value).split(", the last")[0]
+
+
+def test_verdicts_when_recalled_then_rows_that_measure_well_now_are_left_out_again(
+    make_rig: Make, spec_of: Make, pieces_of: Make
+) -> None:
+    broken, repaired = [100, 0, 50, -1, 60] * 20, [100, 90, 50, 80, 60] * 20
+    spec = spec_of(2, until={"epochs": 3}, source={"max_bad_ratio": 1.0}, over_long="skip", seq_len=256)
+    before = make_rig(spec, [broken, [70, 500] * 30])
+    plans = before.steps()
+    known = KnownVerdicts()
+    for row in before.planner.new_verdicts().to_pylist():
+        if not row["num_tokens"]:
+            judgement = Judgement(row["epoch"], row["verdict"], row["reason"])
+            known.add(row["source"], row["shard"], row["block"], row["row"], judgement)
+    after = make_rig(spec, [repaired, [70, 500] * 30])
+    after.planner.recall(known)
+    assert [pieces_of(plan) for plan in after.steps()] == [pieces_of(plan) for plan in plans]
+    assert after.planner.state().to_bytes() == before.planner.state().to_bytes()
+    afresh = make_rig(spec, [repaired, [70, 500] * 30])
+    assert [pieces_of(plan) for plan in afresh.steps()] != [pieces_of(plan) for plan in plans]
+
+
+def test_verdicts_when_a_sample_measures_well_in_a_later_epoch_then_the_first_one_stands(batch_of: Make) -> None:
+    known, row = KnownVerdicts(), dict.fromkeys(METADATA.names, 0) | {"loss_spans": None, "reason": None}
+    bad = row | {"epoch": 1, "shard": 2, "row": 5, "verdict": Verdict.BAD, "reason": "broken"}
+    too_long = row | {"row": 6, "verdict": Verdict.SKIPPED, "num_tokens": 9, "reason": "too long"}
+    ((_, table),) = tables_of(batch_of([bad, too_long]))
+    known.add_rows(0, table)
+    good = [bad | {"epoch": epoch, "verdict": Verdict.OK, "num_tokens": 7, "reason": None} for epoch in range(3)]
+    others = [good[2] | change for change in ({"row": 4}, {"shard": 1}, {"block": 1})] + [row | {"num_tokens": 9}]
+    ((_, fresh),) = tables_of(batch_of([*good, *others]))
+    got = known.apply(0, fresh)
+    assert got.values_NF[:, VERDICT].tolist() == [Verdict.OK, Verdict.BAD, Verdict.BAD, *[Verdict.OK] * 4]
+    assert got.values_NF[:, TOKENS].tolist() == [7, 0, 0, 7, 7, 7, 9]
+    assert got.reasons_N.tolist() == [None, "broken", "broken", *[None] * 4]
+    assert known.apply(1, fresh) is fresh

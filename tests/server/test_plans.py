@@ -23,6 +23,9 @@ from loadmaster_flight.wire.errors import (
 )
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan
+from loadmaster_server.plans import PlanService
+from loadmaster_server.plans.query import PlanQuery
+from loadmaster_server.store import GenerationKey
 from support.synthetic import LANES, ROWS, UNITS, Cluster, wait_for
 
 MakeRun = Callable[..., CreateRunRequest]
@@ -265,6 +268,40 @@ def test_verdicts_when_rows_are_skipped_then_journaled_once_over_all_epochs(star
     cluster = start(alter=skip, until={"epochs": 2}, budgets={"plan_ahead": 1000})
     wait_for(lambda: _view(cluster).is_planned_to_end, what="two epochs")
     assert cluster.server.planner.store.plans.num_verdicts("run") == 2 * LANES * UNITS
+
+
+def test_verdicts_when_the_run_goes_on_then_rows_that_measure_well_now_stay_out(start: Callable[..., Cluster]) -> None:
+    is_repaired = threading.Event()
+
+    def skip(row: dict[str, Any]) -> dict[str, Any]:
+        is_skipped = row["pos"] == 0 and not is_repaired.is_set()
+        return row | ({"verdict": Verdict.SKIPPED, "reason": "empty", "num_tokens": 0} if is_skipped else {})
+
+    cluster = start(2, alter=skip)
+    before = cluster.planned(12)
+    cluster.plans(0, 4, bind=1)
+    is_repaired.set()
+    generation = cluster.open(2, word="b", step=0, parent=0)
+    after = wait_for(lambda: p if len(p := cluster.plans(0, 12, generation=generation)) == 12 else None, what="plans")
+    assert [plan.digest for plan in after] == [plan.digest for plan in before]
+
+
+def test_plans_when_samples_are_masked_then_the_step_says_so_under_another_etag(
+    start: Callable[..., Cluster],
+) -> None:
+    cluster = start()
+    before = cluster.planned(3)
+    report = VerdictReport(
+        stream="train", generation=0, step=1, source=0, epoch=0, shard=0, block=0, row=3, reason="cut short"
+    )
+    service = PlanService(cluster.server.planner.store)
+    key, query = GenerationKey(run="run", stream="train", generation=0), PlanQuery(first=0, last=3)
+    etag = service.read(key, query).etag
+    cluster.client.request("POST", "/runs/run/verdicts", body=report)
+    after = cluster.plans(0, 3)
+    assert [plan.masked for plan in after] == [(), ((0, 0, 0, 0, 3),), ()]
+    assert [plan.digest for plan in after] == [plan.digest for plan in before]
+    assert service.read(key, query).etag != etag
 
 
 def test_verdict_report_when_step_is_planned_then_journaled(start: Callable[..., Cluster]) -> None:

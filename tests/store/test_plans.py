@@ -82,6 +82,17 @@ def test_journal_when_masked_in_two_steps_then_both_are_kept(store: Store, key: 
     assert store.plans.num_verdicts("run") == 3
 
 
+def test_verdicts_when_read_back_then_by_stream_and_step(store: Store, key: GenerationKey) -> None:
+    of_train = replace(BAD_ROW, stream="train")
+    masked = replace(of_train, kind=VerdictKind.MASKED, step=4)
+    too_long = replace(of_train, kind=VerdictKind.OVER_LONG, row=9)
+    entries = [of_train, too_long, replace(BAD_ROW, stream="other", row=8), masked, replace(masked, row=6)]
+    store.plans.journal("run", [*entries, replace(masked, step=7)])
+    assert store.verdicts.measured(TRAIN) == [of_train]
+    assert store.verdicts.masked(TRAIN, 0, 7) == {4: ((0, 0, 1, 0, 5), (0, 0, 1, 0, 6))}
+    assert store.verdicts.masked(TRAIN, 5, 7) == {}
+
+
 def test_lineage_summary_when_step_is_the_parents_then_from_its_log(
     store: Store, key: GenerationKey, make_plan: MakePlan, make_new: Callable[..., NewGeneration]
 ) -> None:

@@ -126,3 +126,14 @@ def test_plans_from_bytes_when_it_is_no_arrow_stream_then_our_error_comes() -> N
 def test_decode_plans_when_of_another_schema_then_it_is_refused() -> None:
     with pytest.raises(BadRequestError, match=r"schema STEP_PLAN, got fields \['x'\]"):
         decode_plans(pa.record_batch({"x": [1]}))
+
+
+@given(plans())
+def test_bytes_when_samples_are_masked_then_they_come_along_and_the_digest_stays(plan: StepPlan) -> None:
+    masked = replace(plan, masked=((1, 0, 2, 3, 4), (0, 1, 5, 6, 7)))
+    other = replace(plan, step=plan.step + 1)
+    found, beside = plans_from_bytes(plans_to_bytes([masked, other]))
+    assert (found.masked, beside.masked) == (masked.masked, ())
+    assert found.of_ranks({0}).of_partitions([(0, 0, 2)]).masked == masked.masked
+    assert found.with_digest().digest == plan.digest
+    assert_equal(found, masked)

@@ -192,7 +192,8 @@ class LoaderEngine:
         with self._window.holding() as holds:
             held, chunk_N = self._hold_pieces(holds, plan.pieces)
             chunks = [hold.future.result() for hold in held]
-            cargo = Cargo(chunks=chunks, planned_M=[hold.lengths_N() for hold in held], chunk_N=chunk_N)
+            planned_M = [hold.lengths_N() for hold in held]
+            cargo = Cargo(chunks=chunks, planned_M=planned_M, chunk_N=chunk_N, masked=plan.masked)
             self._count(pieces_sent=len(plan.pieces))
             return gather_pieces(plan.step, plan.pieces, cargo, source_names=self._names)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..wire.errors import DataError
 from ..wire.schemas import PIECES
-from ..wire.step_plan import WHOLE, Pieces
+from ..wire.step_plan import WHOLE, MaskedSample, Pieces
 from .chunk import BoolArray, Chunk, Int32Array, Int64Array, SpanTable
 
 
@@ -26,11 +26,13 @@ class Cargo:
         chunks: M chunks.
         planned_M: Per chunk int64 (its rows,): tokens of each row when it was measured first, -1 where unknown.
         chunk_N: Int64 (N,), which chunk each piece is in.
+        masked: Samples that failed before and are masked whatever they are now: (source, epoch, shard, block, row).
     """
 
     chunks: Sequence[Chunk]
     planned_M: Sequence[Int64Array]
     chunk_N: Int64Array
+    masked: Sequence[MaskedSample] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +84,27 @@ def _cut(p: Pieces, cargo: Cargo) -> _Cut:
     planned_N = np.where(planned_N < 0, now_N, planned_N)  # whoever planned it could read it
     is_whole_N = p.num_tokens == WHOLE
     num_N = np.where(is_whole_N, planned_N, p.num_tokens)
-    is_failed_N = (now_N < 0) | (now_N != planned_N) | (p.first_token + num_N > now_N)
+    row_N = _joined([chunk.rows_N for chunk in cargo.chunks])[row_R_N]
+    is_changed_N = (now_N < 0) | (now_N != planned_N) | (p.first_token + num_N > now_N)
+    is_failed_N = is_changed_N | _is_masked(p, row_N, cargo.masked)
     goes_on_N = ~is_failed_N & (p.first_token + num_N < now_N)
     return _Cut(
         row_R_N=row_R_N,
-        row_N=_joined([chunk.rows_N for chunk in cargo.chunks])[row_R_N],
+        row_N=row_N,
         start_N=_joined(_token_starts(cargo.chunks))[row_R_N] + p.first_token,
         num_tokens_N=num_N,
         num_sent_N=num_N + goes_on_N,
         is_failed_N=is_failed_N,
     )
+
+
+def _is_masked(p: Pieces, row_N: Int64Array, masked: Sequence[MaskedSample]) -> BoolArray:
+    """Where a piece is of a masked sample, bool (N,)."""
+    is_masked_N = np.zeros(len(p), bool)
+    for source, epoch, shard, block, row in masked:
+        is_here_N = (p.source == source) & (p.epoch == epoch) & (p.shard == shard) & (p.block == block)
+        is_masked_N |= is_here_N & (row_N == row)
+    return is_masked_N
 
 
 def _token_starts(chunks: Sequence[Chunk]) -> list[Int64Array]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..wire.control import StreamProgress
 from ..wire.errors import ConflictError, NotReadyError
 from ..wire.http import PlannerClient, retrying
-from ..wire.step_plan import StepPlan, plans_from_bytes
+from ..wire.step_plan import MaskedSample, StepPlan, plans_from_bytes
 from ..wire.tickets import MaterializeTicket
 
 FETCH_AHEAD = 8
@@ -62,6 +63,13 @@ class PlanSlices:
             keys = [key for key in self._plans if key[:2] == (progress.run, progress.stream)]
             behind = sorted((k for k in keys if _is_behind(k, progress)), key=lambda key: key.step)
             return [plan for key in behind if (plan := self._pop(key)).step < progress.step]
+
+    def mask(self, ticket: MaterializeTicket, step: int, masked: Sequence[MaskedSample]) -> None:
+        """Remember samples of a step that failed since its slice was fetched."""
+        with self._lock:
+            plan = self._plans.get(_key(ticket, step))
+            if plan is not None:
+                self._plans[_key(ticket, step)] = replace(plan, masked=(*plan.masked, *masked))
 
     def _checked(self, ticket: MaterializeTicket, step: int, digest: str) -> StepPlan:
         key = _key(ticket, step)

@@ -31,6 +31,7 @@ MAX_ROWS = 1 << 13
 MEASURES_AT_ONCE = 16
 STREAMS_AT_ONCE = 64
 REPORT_DEADLINE_S = 10.0
+SAMPLE = ["source", "epoch", "shard", "block", "row"]
 FAILED_REASON = "content failed when it was materialized"
 
 
@@ -121,15 +122,16 @@ class LoaderService(FlightService):
                 yield from messages(pieces)
 
     def _report_masked(self, ticket: MaterializeTicket, plan: StepPlan, pieces: pa.RecordBatch) -> None:
-        """Have failed content journaled before it is sent."""
-        masked = np.flatnonzero(pieces.column("is_masked").to_numpy(zero_copy_only=False))
-        if not len(masked):
+        """Have failed content journaled before it is sent, but for what the journal has already."""
+        masked = pieces.filter(pieces.column("is_masked"))
+        self._count(masked_pieces=masked.num_rows)
+        failed = {tuple(row[name] for name in SAMPLE): row for row in masked.select(SAMPLE).to_pylist()}
+        fresh = {sample: row for sample, row in failed.items() if sample not in plan.masked}
+        if not fresh:
             return
-        self._count(masked_pieces=len(masked))
         planner = PlannerClient(self._planner_url)
         try:
-            for row in pieces.take(pa.array(masked)).to_pylist():
-                place = {name: row[name] for name in ("source", "epoch", "shard", "block", "row")}
+            for place in fresh.values():
                 report = VerdictReport(
                     stream=ticket.stream, generation=ticket.generation, step=plan.step, reason=FAILED_REASON, **place
                 )
@@ -137,6 +139,7 @@ class LoaderService(FlightService):
                 _post(planner, ticket.run, report)
         finally:
             planner.close()
+        self._slices.mask(ticket, plan.step, list(fresh))
 
     def _count(self, **amounts: float) -> None:
         with self._lock:

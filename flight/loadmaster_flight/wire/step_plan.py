@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ from .schemas import STEP_PLAN
 
 Int64Array = npt.NDArray[np.int64]
 PIECE_COLUMNS = ("source", "epoch", "lane", "shard", "block", "pos", "first_token", "num_tokens", "bin")
+MaskedSample = tuple[int, int, int, int, int]
+_MASKED = b"masked"
 WHOLE = -1
 """num_tokens of a piece that is a whole sample: its length is known to whoever measured it."""
 
@@ -69,6 +72,8 @@ class StepPlan:
         weights_S: Shape (S,), the mixture in force, fixed point with 2**30 = 1.
         source_tokens_S: Shape (S,), real tokens placed per source.
         pieces: In canonical order.
+        masked: Samples (source, epoch, shard, block, row) whose content failed when they were made: they are served
+            without loss, now and ever again. Journaled later than the plan, so no part of it or of its digest.
     """
 
     step: int
@@ -83,6 +88,7 @@ class StepPlan:
     weights_S: Int64Array
     source_tokens_S: Int64Array
     pieces: Pieces
+    masked: tuple[MaskedSample, ...] = ()
 
     @property
     def bins_per_rank(self) -> int:
@@ -190,17 +196,26 @@ def _decode_row(batch: pa.RecordBatch, i: int) -> StepPlan:
 
 
 def plans_to_bytes(plans: list[StepPlan]) -> bytes:
-    """An Arrow IPC stream of the plans, zstd-compressed buffers."""
+    """An Arrow IPC stream of the plans, zstd-compressed buffers; masked samples are in the schema's metadata."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, STEP_PLAN, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(encode_plans(plans))
+    masked = {str(plan.step): plan.masked for plan in plans if plan.masked}
+    schema = STEP_PLAN.with_metadata({_MASKED: json.dumps(masked)}) if masked else STEP_PLAN
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(encode_plans(plans).replace_schema_metadata(schema.metadata))
     return bytes(sink.getvalue())
+
+
+def _with_masked(plan: StepPlan, samples: Iterable[Sequence[int]]) -> StepPlan:
+    masked = tuple((source, epoch, shard, block, row) for source, epoch, shard, block, row in samples)
+    return replace(plan, masked=masked) if masked else plan
 
 
 def plans_from_bytes(data: bytes) -> list[StepPlan]:
     """Inverse of `plans_to_bytes`."""
     try:
         with pa.ipc.open_stream(data) as reader:
-            return [plan for batch in reader for plan in decode_plans(batch)]
-    except pa.ArrowInvalid as error:
+            plans = [plan for batch in reader for plan in decode_plans(batch)]
+            masked = json.loads((reader.schema.metadata or {}).get(_MASKED, b"{}"))
+            return [_with_masked(plan, masked.get(str(plan.step), ())) for plan in plans]
+    except (pa.ArrowInvalid, ValueError) as error:
         raise BadRequestError(f"not an Arrow stream of step plans: {error}") from error

@@ -18,6 +18,7 @@ from .aggregate import aggregate
 from .demand import Demand, NeedMetadata
 from .draw import MissingRowsError
 from .feed import SourceFeed
+from .known_verdicts import KnownVerdicts
 from .membership import Membership, plan_membership, tokens_by_source
 from .place_tree import ClientPlaceTree
 from .placement import Placer
@@ -72,6 +73,7 @@ class StreamPlanner:
         self._feeds = [SourceFeed(i, source, at) for i, (source, at) in enumerate(sources)]
         self._lanes, self._aggregate = lanes, dict[str, object]()
         self._verdicts: list[pa.RecordBatch] = []
+        self._known = KnownVerdicts()
         self._num_attempts = 0
 
     @property
@@ -99,7 +101,11 @@ class StreamPlanner:
         for source, table in tables_of(batch):
             if source >= len(self._feeds):
                 raise BadRequestError(f"source must be in [0, {len(self._feeds)}), got {source}")
-            self._feeds[source].add(table)
+            self._feeds[source].add(self._known.apply(source, table))
+
+    def recall(self, known: KnownVerdicts) -> None:
+        """Let verdicts stand that were journaled before. Call it before rows are fed; the planner adds its own."""
+        self._known = known
 
     def demands(self) -> list[Demand]:
         """What is worth measuring now so that the next steps do not have to wait."""
@@ -194,6 +200,7 @@ class StreamPlanner:
 
     def _journal(self, source: int, rows: RowTable) -> None:
         if len(rows):
+            self._known.add_rows(source, rows)
             self._verdicts.append(metadata_of(source, rows))
 
 

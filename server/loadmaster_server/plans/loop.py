@@ -159,7 +159,7 @@ class PlanLoop:
         record = _record(plan, list(state.placed_tokens_S), planner.aggregate())
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
         checkpoint = state.to_bytes() if is_base else None
-        verdicts = _verdicts(planner.new_verdicts())
+        verdicts = _verdicts(self.key.stream, planner.new_verdicts())
         self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
         self._store.bulletin.post(self._topic)
 
@@ -183,10 +183,12 @@ def _record(plan: StepPlan, total_tokens: list[int], graph: dict[str, object]) -
     )
 
 
-def _verdicts(rows: Any) -> list[VerdictRecord]:
-    """Rows of schema METADATA that were left out, as entries of the journal."""
-    names = ["source", "epoch", "shard", "block", "row", "verdict", "reason"]
-    return [
-        VerdictRecord(kind=VerdictKind.MEASURED, **{**row, "reason": row["reason"] or Verdict(row["verdict"]).name})
-        for row in rows.select(names).to_pylist()
-    ]
+def _verdicts(stream: str, rows: Any) -> list[VerdictRecord]:
+    """Rows of schema METADATA that were left out, as entries of the journal; those that have tokens are too long."""
+    names = ["source", "epoch", "shard", "block", "row", "verdict", "reason", "num_tokens"]
+    records = []
+    for row in rows.select(names).to_pylist():
+        kind = VerdictKind.OVER_LONG if row.pop("num_tokens") else VerdictKind.MEASURED
+        row["reason"] = row["reason"] or Verdict(row["verdict"]).name
+        records.append(VerdictRecord(kind=kind, stream=stream, **row))
+    return records

@@ -10,9 +10,10 @@ import numpy as np
 from loadmaster_flight.wire.errors import DataError
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan, plans_from_bytes
 
+from ..planning.known_verdicts import Judgement, KnownVerdicts
 from ..planning.planner import StreamPlanner
 from ..planning.state import PlannerState
-from ..store import Definition, GenerationKey, GenerationRecord, Store
+from ..store import Definition, GenerationKey, GenerationRecord, Store, StreamKey
 
 LOGGED_STEPS = 16  # plans that are read from the log at once
 
@@ -61,6 +62,7 @@ def restore(
     """
     spans = lineage_spans(store.generations.lineage(generation.key))
     planner = _from_checkpoint(store, generation, spans)
+    planner.recall(_known_verdicts(store, generation.key.stream_key))
     logged = _logged(store, spans, planner.step, generation.planned)
     while planner.step < generation.planned:
         _check_equal(generation, plan_next(planner), next(logged, None))
@@ -73,6 +75,13 @@ def _from_checkpoint(store: Store, generation: GenerationRecord, spans: list[Spa
     best = next((checkpoint for checkpoint in found if checkpoint is not None), None)
     state = PlannerState.from_bytes(best[1]) if best else None
     return StreamPlanner(definition.spec, generation.key.stream, definition.lanes, generation.mesh, state=state)
+
+
+def _known_verdicts(store: Store, key: StreamKey) -> KnownVerdicts:
+    known = KnownVerdicts()
+    for v in store.verdicts.measured(key):
+        known.add(v.source, v.shard, v.block, v.row, Judgement(v.epoch, v.verdict, v.reason))
+    return known
 
 
 def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[tuple[StepPlan, Span]]:

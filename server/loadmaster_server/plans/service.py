@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadmaster_flight.wire.errors import BadRequestError, from_code
-from loadmaster_flight.wire.step_plan import plans_to_bytes
+from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
 
 from ..store import GenerationKey, GenerationRecord, GenerationState, PlanRecord, Store
 from .query import PlanQuery
@@ -43,8 +43,10 @@ class PlanService:
             LoadmasterError: Nothing is there, and planning has stopped: what stopped it.
         """
         generation, records = self._wait(key, query)
+        masked = self._store.verdicts.masked(key.stream_key, query.first, query.last) if records else {}
         plans = [query.slice(self._shelf.decode(key, record)) for record in records]
-        return PlanAnswer(body=plans_to_bytes(plans), etag=_etag(records, query), end_step=generation.end_step)
+        plans = [replace(plan, masked=masked.get(plan.step, ())) for plan in plans]
+        return PlanAnswer(body=plans_to_bytes(plans), etag=_etag(plans, query), end_step=generation.end_step)
 
     def _wait(self, key: GenerationKey, query: PlanQuery) -> tuple[GenerationRecord, list[PlanRecord]]:
         until, topic = time.monotonic() + query.wait_s, str(key.stream_key)
@@ -84,8 +86,8 @@ def _check_going_on(generation: GenerationRecord, query: PlanQuery) -> None:
         raise from_code(generation.code, generation.reason)
 
 
-def _etag(records: list[PlanRecord], query: PlanQuery) -> str:
+def _etag(plans: list[StepPlan], query: PlanQuery) -> str:
     h = hashlib.sha256(repr((sorted(query.dp_ranks or ()), sorted(query.partitions or ()))).encode())
-    for record in records:
-        h.update(record.digest.encode())
+    for plan in plans:
+        h.update(plan.digest.encode() + repr(plan.masked).encode())
     return f'"{h.hexdigest()}"'

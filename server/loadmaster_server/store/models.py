@@ -79,7 +79,8 @@ class StreamRow(Base):
 
 
 class SourceRow(Base):
-    """A frozen source of a run; `num_rows` is null until it is learned."""
+    """A frozen source of a run. Counts are null until they are learned: `num_rows` from footers, those of an epoch
+    when one was planned to its end."""
 
     __tablename__ = "sources"
     run: Mapped[str] = mapped_column(NAME, _of_run(), primary_key=True)
@@ -87,6 +88,9 @@ class SourceRow(Base):
     name: Mapped[str] = mapped_column(NAME)
     manifest: Mapped[dict[str, Any]] = mapped_column(JSON)
     num_rows: Mapped[int | None] = mapped_column(BigInteger)
+    epoch_rows: Mapped[int | None] = mapped_column(BigInteger)
+    epoch_samples: Mapped[int | None] = mapped_column(BigInteger)
+    epoch_tokens: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class RevisionRow(Base):
@@ -200,7 +204,8 @@ class CheckpointRow(Base):
 
 
 class VerdictRow(Base):
-    """The verdict journal. kind "measured": the sample is left out; kind "masked": served in `step` without loss."""
+    """The verdict journal. kind "measured": the stream leaves the sample out for its content; "over_long": for its
+    length; "masked": it is served in `step` without loss."""
 
     __tablename__ = "verdicts"
     number: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
@@ -215,4 +220,7 @@ class VerdictRow(Base):
     row: Mapped[int] = mapped_column(Integer)
     verdict: Mapped[int] = mapped_column(Integer)
     reason: Mapped[str] = mapped_column(Text)
-    __table_args__ = (UniqueConstraint("run", "source", "shard", "block", "row", "kind", "stream", "step"),)
+    __table_args__ = (
+        UniqueConstraint("run", "source", "shard", "block", "row", "kind", "stream", "step"),
+        Index(None, "run", "stream", "kind", "step"),
+    )

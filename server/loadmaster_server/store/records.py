@@ -28,9 +28,11 @@ class LeaseKind(StrEnum):
 
 
 class VerdictKind(StrEnum):
-    """measured: the planner leaves the sample out. masked: it was planned already and is served without loss."""
+    """measured: the stream leaves the sample out for its content, for good. over_long: it is longer than its step
+    allows. masked: it was planned already and is served without loss."""
 
     MEASURED = "measured"
+    OVER_LONG = "over_long"
     MASKED = "masked"
 
 
@@ -164,7 +166,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRecord:
-    """One entry of the verdict journal: see `VerdictKind`. `stream` and `step` are set for masked samples only."""
+    """One entry of the verdict journal: see `VerdictKind`. `step` is set for masked samples only."""
 
     kind: VerdictKind
     stream: str = ""

@@ -12,6 +12,7 @@ from .migration import upgrade
 from .models import FactRow
 from .plans import PlanRepository
 from .runs import RunRepository
+from .verdicts import VerdictRepository
 
 TICKET_KEY = "ticket_key"
 
@@ -30,6 +31,7 @@ class Store:
         self.generations = GenerationRepository(self.database)
         self.actors = ActorRepository(self.database)
         self.plans = PlanRepository(self.database)
+        self.verdicts = VerdictRepository(self.database)
         self.bulletin = Bulletin()
         self.ticket_key = self._ticket_key()
 

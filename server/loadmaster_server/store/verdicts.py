@@ -1,0 +1,56 @@
+"""The verdict journal, read back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import ColumnElement, select
+
+from .database import Database
+from .models import VerdictRow
+from .records import StreamKey, VerdictKind, VerdictRecord
+
+Masked = tuple[int, int, int, int, int]
+"""source, epoch, shard, block, row"""
+
+
+class VerdictRepository:
+    """Reads what was journaled; `PlanRepository` writes it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def measured(self, key: StreamKey) -> list[VerdictRecord]:
+        """The samples that a stream leaves out because of their content."""
+        where = _of(key, VerdictKind.MEASURED)
+        with self._database.reading() as session:
+            return [_record(row) for row in session.scalars(select(VerdictRow).where(*where))]
+
+    def masked(self, key: StreamKey, first: int, last: int) -> dict[int, tuple[Masked, ...]]:
+        """Step -> the samples that are served in it without loss, of the steps in [first, last) that have any."""
+        window = (VerdictRow.step >= first, VerdictRow.step < last)
+        statement = select(VerdictRow).where(*_of(key, VerdictKind.MASKED), *window).order_by(VerdictRow.number)
+        found: defaultdict[int, list[Masked]] = defaultdict(list)
+        with self._database.reading() as session:
+            for row in session.scalars(statement):
+                found[row.step].append((row.source, row.epoch, row.shard, row.block, row.row))
+        return {step: tuple(samples) for step, samples in found.items()}
+
+
+def _of(key: StreamKey, kind: VerdictKind) -> tuple[ColumnElement[bool], ...]:
+    return VerdictRow.run == key.run, VerdictRow.stream == key.stream, VerdictRow.kind == kind
+
+
+def _record(row: VerdictRow) -> VerdictRecord:
+    return VerdictRecord(
+        kind=VerdictKind(row.kind),
+        stream=row.stream,
+        step=row.step,
+        source=row.source,
+        epoch=row.epoch,
+        shard=row.shard,
+        block=row.block,
+        row=row.row,
+        verdict=row.verdict,
+        reason=row.reason,
+    )
