@@ -249,6 +249,39 @@ def test_plans_when_too_many_rows_are_bad_then_paused_and_resumable(start: Calla
     wait_for(lambda: _view(cluster).planned > planned, what="planning to go on")
 
 
+def test_plans_when_a_pause_was_resumed_and_the_ranks_join_again_then_it_does_not_stop_them(
+    start: Callable[..., Cluster],
+) -> None:
+    def spoil(row: dict[str, Any]) -> dict[str, Any]:
+        is_bad = row["source"] == 1 and row["epoch"] == 0 and row["pos"] < 8
+        return row | ({"verdict": Verdict.BAD, "reason": "broken", "num_tokens": 0} if is_bad else {})
+
+    cluster = start(alter=spoil, budgets={"plan_ahead": 40, "bind_ahead": 40})
+    wait_for(lambda: _view(cluster).state == "paused", what="the pause")
+    planned = _view(cluster).planned
+    cluster.client.request("POST", "/runs/run/resume")
+    wait_for(lambda: _view(cluster).planned > planned, what="planning to go on")
+    generation = cluster.open(1, word="again")
+    wait_for(lambda: cluster.plans(planned, planned + 1, generation=generation, wait_s=1), what="the step of the pause")
+
+
+def test_plans_when_one_pause_follows_another_in_a_step_then_each_is_resumed_once(
+    start: Callable[..., Cluster],
+) -> None:
+    def spoil(row: dict[str, Any]) -> dict[str, Any]:
+        is_bad = row["source"] == 1 and row["epoch"] == 0 and row["pos"] < 30
+        return row | ({"verdict": Verdict.BAD, "reason": "broken", "num_tokens": 0} if is_bad else {})
+
+    cluster = start(alter=spoil, budgets={"plan_ahead": 40, "bind_ahead": 40})
+    planned = wait_for(lambda: v if (v := _view(cluster)).state == "paused" else None, what="the pause").planned
+    for _ in range(LANES * 30):
+        if _view(cluster).planned > planned:
+            return
+        cluster.client.request("POST", "/runs/run/resume")
+        wait_for(lambda: (v := _view(cluster)).state == "paused" or v.planned > planned, what="the next pause")
+    raise AssertionError("it never went on")
+
+
 def test_plans_when_every_row_is_skipped_then_failed_with_the_source(start: Callable[..., Cluster]) -> None:
     def skip(row: dict[str, Any]) -> dict[str, Any]:
         return row | {"verdict": Verdict.SKIPPED, "reason": "empty", "num_tokens": 0}

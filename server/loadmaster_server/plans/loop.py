@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from typing import Any
 
 from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, RunPausedError
@@ -37,14 +38,18 @@ class PlanLoop:
         store: Where plans go, and what says how far the ranks are.
         key: The generation.
         checkpoint_steps: Steps from one base checkpoint to the next.
+        pardons: Step -> how often a person let the stream go on that had paused there. Those of the generation before:
+            its ranks have ended with the pause, and what was forgiven must not stop the new ones again.
     """
 
-    def __init__(self, store: Store, key: GenerationKey, *, checkpoint_steps: int) -> None:
+    def __init__(
+        self, store: Store, key: GenerationKey, *, checkpoint_steps: int, pardons: Counter[int] | None = None
+    ) -> None:
         self._store, self.key, self._checkpoint_steps = store, key, checkpoint_steps
         self._topic = str(key.stream_key)
         self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
         self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
-        self._is_forgiving = False  # a person let the run go on: the bad rows that paused it are passed over once
+        self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
 
@@ -67,6 +72,7 @@ class PlanLoop:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        paused_at: int | None = None
         try:
             while not self._stop.is_set() and not self._store.bulletin.is_closed:
                 seen = self._store.bulletin.seen(self._topic)
@@ -74,9 +80,12 @@ class PlanLoop:
                 if generation.state in _OVER:
                     return
                 if generation.state is not GenerationState.OPEN:
-                    self._is_forgiving = True
+                    paused_at = generation.planned if generation.state is GenerationState.PAUSED else None
                     self._store.bulletin.wait(self._topic, seen, LOOK_S)
                     continue
+                if paused_at is not None:
+                    self.pardons[paused_at] += 1
+                    paused_at = None
                 self._plan_or_report(generation)
         except LoadmasterError:
             LOG.exception("%s: the plan loop ended", self.key)
@@ -136,13 +145,12 @@ class PlanLoop:
                 planner.forgive_bad_rows()
 
     def _next_plan(self, planner: StreamPlanner) -> StepPlan:
-        try:
-            return self._measure_and_plan(planner)
-        except RunPausedError:
-            if not self._is_forgiving:
-                raise
-        self._is_forgiving = False
-        planner.forgive_bad_rows()
+        """Plan a step; each pardon passes over the bad rows of one pause."""
+        for _ in range(self.pardons[planner.step]):
+            try:
+                return self._measure_and_plan(planner)
+            except RunPausedError:
+                planner.forgive_bad_rows()
         return self._measure_and_plan(planner)
 
     def _measure_and_plan(self, planner: StreamPlanner) -> StepPlan:

@@ -54,9 +54,12 @@ class PlanSupervisor:
 
     def _reconcile(self) -> None:
         wanted = {g.key for g in self._store.generations.current() if g.state in _PLANNED}
+        pardons = {key.stream_key: loop.pardons for key, loop in self._loops.items()}
         for key in set(self._loops) - wanted:
             self._loops.pop(key).stop()
         for key in wanted:
             if key not in self._loops or not self._loops[key].is_alive:
-                self._loops[key] = PlanLoop(self._store, key, checkpoint_steps=self._checkpoint_steps)
+                self._loops[key] = PlanLoop(
+                    self._store, key, checkpoint_steps=self._checkpoint_steps, pardons=pardons.get(key.stream_key)
+                )
                 self._loops[key].start()
