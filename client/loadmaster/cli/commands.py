@@ -22,6 +22,7 @@ ABOUT = {
     "peek": "show samples as a run would transform them",
     "planner": "run the planner",
     "resume": "let a paused or failed run go on",
+    "simulate": "plan steps on a mesh that is not there, and time them",
     "status": "show what a planner's runs and processes are doing",
     "up": "start a whole run on this machine",
 }
