@@ -350,3 +350,23 @@ def test_actions_when_asked_then_health_and_stats_answer_and_drain_refuses_new_s
         assert peer.action(Action.HEALTH) == {"status": "draining"}
         with pytest.raises(UnavailableError, match="shutting down"):
             peer.open(sign(ticket(), KEY), timeout_s=PATIENCE_S)
+
+
+def test_ack_when_nobody_can_have_consumed_that_much_then_it_is_refused(serve: Callable[..., tuple]) -> None:
+    _, process = serve(num_steps=8)
+    right = ticket(0, 64)
+    next(messages(process, right))
+    with pytest.raises(BadRequestError, match=r"consumed the steps before \d+ at most, got 1000000000"):
+        acknowledge(process, right, 10**9)
+    assert kinds(list(messages(process, ticket(0, 1)))) == [(FrameFlag.LAST, 0), (FrameFlag.WINDOW_END, 1)]
+
+
+def test_stream_when_its_rank_opens_another_further_on_then_it_ends_instead_of_waiting(
+    serve: Callable[..., tuple],
+) -> None:
+    _, process = serve(num_steps=64)
+    stream = messages(process, ticket(0, 64))
+    assert next(frame for frame, _ in stream if not frame.flags & FrameFlag.HEARTBEAT).step == 0
+    list(messages(process, ticket(40, 41)))
+    with pytest.raises(MovedError, match="rank 0 is at step 40 or later by another stream"):
+        list(stream)

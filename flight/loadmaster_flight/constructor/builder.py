@@ -100,11 +100,15 @@ class StreamBuilder:
 
         Raises:
             NotReadyError: This constructor has only just got the stream.
+            BadRequestError: No rank can have consumed that much.
         """
         self._require_served(rank)
         with self._changed:
-            if self._window is None:
+            if self._window is None or self._spec is None:
                 raise NotReadyError(f"stream {self.assignment.stream} is {self._status}")
+            most = self._window.acknowledged + self._spec.budgets.bind_ahead
+            if step > most:  # what is not bound was never served, by no constructor
+                raise BadRequestError(f"rank {rank} can have consumed the steps before {most} at most, got {step}")
             self._window.acknowledge(rank, step)
             self._changed.notify_all()
             advanced = self._window.acknowledged - self._reported
@@ -119,12 +123,13 @@ class StreamBuilder:
         None after `timeout_s`, or when the stream `is_over` before that step.
 
         Raises:
+            MovedError: The rank has opened another stream further on, or acknowledged more than it has read here.
             LoadmasterError: It cannot be built, or is no longer served here.
         """
         self._require_served(rank)
         with self._changed:
             self._changed.wait_for(lambda: self._is_decided(step), timeout_s)
-            if error := self._closed or self._failure:
+            if error := self._closed or self._failure or self._left_behind(rank, step):
                 raise error
             built = self._window.get(step) if self._window is not None else None
             return (built.batches[self._slot_of[rank]], built.build_us) if built is not None else None
@@ -195,6 +200,14 @@ class StreamBuilder:
         if not spec.mesh.fetches(self._coords[rank]):
             raise BadRequestError(f"rank {rank} must get its batches from tp rank 0: mesh.tp_mode is broadcast")
 
+    def _left_behind(self, rank: int, step: int) -> LoadmasterError | None:
+        """Steps behind all positions are not built again: who waits for one would wait for ever."""
+        if self._window is None or step >= self._window.low:
+            return None
+        return MovedError(
+            f"rank {rank} is at step {self._window.low} or later by another stream: open step {step} anew"
+        )
+
     def _gone(self, step: int, acknowledged: int) -> str:
         a = self.assignment
         return f"step {step} of stream {a.stream} of run {a.run} is gone: all ranks have acknowledged {acknowledged}"
@@ -203,7 +216,7 @@ class StreamBuilder:
         if self._closed or self._failure:
             return True
         window = self._window
-        return window is not None and (window.get(step) is not None or window.is_over(step))
+        return window is not None and (window.get(step) is not None or window.is_over(step) or step < window.low)
 
     def _run(self) -> None:
         pause_s = 0.02
