@@ -63,10 +63,10 @@ def balance(
     group = group_size or num_ranks
     bin_N, methods, bounds = np.empty_like(packed_N), {0}, [0.0, 0.0]
     for first, index in _groups(packed_N, num_ranks, group, per_rank):
+        base, slow = first * per_rank, slow_D[first : first + group]
         cost = (cost_N[index] if cost_N[index].any() else size_N[index]).astype(np.float64)
         limits = Limits(per_rank, capacity, docs, float(pp - 1), float(cost.sum() / (group * per_rank)))
-        base = first * per_rank
-        found, method, *lows = solve(size_N[index], cost, packed_N[index] - base, slow_D[first : first + group], limits)
+        found, method, *lows = solve(size_N[index], cost, packed_N[index] - base, slow, limits)
         bin_N[index] = found + base
         methods.add(method)
         bounds = [max(pair) for pair in zip(bounds, lows, strict=True)]
@@ -98,11 +98,16 @@ def warm_up() -> None:
     balance_padded(size_N, num_ranks=2, per_rank=2)
 
 
-def _groups(packed_N: Int64Array, num_ranks: int, group: int, per_rank: int) -> Iterator[tuple[int, Int64Array]]:
+def _groups(
+    packed_N: Int64Array, num_ranks: int, group: int, per_rank: int
+) -> Iterator[tuple[int, Int64Array | slice]]:
     """First rank and pieces of each group that has any."""
+    if group == num_ranks:
+        yield from [(0, slice(None))] if len(packed_N) else []
+        return
     group_N = packed_N // (group * per_rank)
     for k in range(num_ranks // group):
-        index = np.arange(len(packed_N)) if group == num_ranks else np.flatnonzero(group_N == k)
+        index = np.flatnonzero(group_N == k)
         if len(index):
             yield k * group, index
 

@@ -92,7 +92,7 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
     """
     room = len(slow_D) * limits.per_rank * limits.capacity
     packed = deal_packed(step, packed_N, slow_D, limits)
-    if room - step.size_N.sum() < LEAST_SLACK * room:
+    if room - step.size_N.sum() < LEAST_SLACK * room and packed.bins.cost_B.max() <= goal.bin:
         level_by_bins(packed.bins, goal.rank)
         packed = judged(step, packed, goal)
         if packed.miss == 0:
@@ -126,7 +126,7 @@ def place_lpt(step: Step, otherwise: Placement, goal: Goal) -> Placement:
     num_bins = len(slow_D) * limits.per_rank
     bins_DM = np.arange(num_bins).reshape(len(slow_D), limits.per_rank)
     bins = bins_of(bins_DM, sums_by_bin(step.cost_N, bin_N, num_bins), slow_D, limits)
-    left = np.array([i for i in step.order_N if bin_N[i] < 0], np.int64)
+    left = step.order_N[bin_N[step.order_N] < 0]
     placement = Placement(bin_N, bins, LPT, np.inf)
     if len(left) == 0:
         placement = judged(step, placement, goal)

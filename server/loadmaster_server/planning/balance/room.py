@@ -12,6 +12,7 @@ from ..cost import Int64Array
 from .board import Bins, Pieces, move_piece, put_piece
 
 MOST_SWAPS = 4096
+MOST_TARGETS = 64
 
 
 class Swap(NamedTuple):
@@ -28,32 +29,34 @@ def place_left(bins: Bins, pieces: Pieces, left: Int64Array) -> bool:
 
     Costs of ranks are not kept up to date.
     """
-    b = 0
+    num_bins, capacity, b = len(pieces.used_B), bins.limits.capacity, 0
     for i in left:
-        b = gather_room(bins, pieces, b, pieces.size_N[i])
-        if b < 0:
-            return False
+        tries = 0
+        while not has_room(bins, pieces, b, pieces.size_N[i]):
+            b, tries = (b + 1) % num_bins, tries + 1
+            if tries > num_bins + MOST_TARGETS:
+                return False
+            is_open = pieces.used_B[b] < capacity and pieces.docs_B[b] < bins.limits.max_docs
+            if is_open or tries > num_bins:
+                gather_room(bins, pieces, b, pieces.size_N[i])
+                tries = max(tries, num_bins - MOST_TARGETS)
         put_piece(pieces, bins, i, b)
     return True
 
 
 @compiled
-def gather_room(bins: Bins, pieces: Pieces, first: int, size: int) -> int:
-    """A bin with room for `size`, made by swaps of pieces of nearly the same size with bins that have some; or -1.
+def has_room(bins: Bins, pieces: Pieces, b: int, size: int) -> bool:
+    """Whether a bin takes one more piece of this size."""
+    return bool(pieces.used_B[b] + size <= bins.limits.capacity and pieces.docs_B[b] < bins.limits.max_docs)
 
-    The bin is the next one, from `first` on, that has any; its number is returned.
-    """
+
+@compiled
+def gather_room(bins: Bins, pieces: Pieces, a: int, size: int) -> None:
+    """Make room for `size` in bin `a` by swaps of pieces of nearly the same size with bins that have some."""
     num_bins, capacity = len(pieces.used_B), bins.limits.capacity
-    a, since = first, 0
-    while pieces.used_B[a] == capacity or pieces.docs_B[a] >= bins.limits.max_docs:
-        a, since = (a + 1) % num_bins, since + 1
-        if since > num_bins:
-            return -1
     b, since, swaps = a, 0, 0
-    while capacity - pieces.used_B[a] < size:
+    while capacity - pieces.used_B[a] < size and since < num_bins and swaps < MOST_SWAPS:
         b, since = (b + 1) % num_bins, since + 1
-        if since > num_bins or swaps > MOST_SWAPS:
-            return -1
         if b == a or pieces.used_B[b] == capacity:
             continue
         swap = best_swap(bins, pieces, a, b, size - (capacity - pieces.used_B[a]))
@@ -62,7 +65,6 @@ def gather_room(bins: Bins, pieces: Pieces, first: int, size: int) -> int:
             if swap.back >= 0:
                 move_piece(pieces, bins, swap.back, a)
             since, swaps = 0, swaps + 1
-    return a
 
 
 @compiled
