@@ -57,8 +57,8 @@ def sift_down(heap_H: Int64Array, num: int, at: int) -> None:
         child = 2 * at + 1
         if child >= num:
             break
-        if child + 1 < num and heap_H[child + 1] < heap_H[child]:
-            child += 1
+        if child + 1 < num:
+            child += int(heap_H[child + 1] < heap_H[child])  # no branch to guess wrong
         if heap_H[child] >= entry:
             break
         heap_H[at] = heap_H[child]
