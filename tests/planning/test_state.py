@@ -42,7 +42,7 @@ def test_state_when_written_and_read_then_the_bytes_are_equal_and_few(
     [
         (lambda data: b"PK" + data, "must begin with b'LMPS'"),
         (lambda data: data[:6], "must begin with"),
-        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 1, got 99"),
+        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 2, got 99"),
         (lambda data: data[:-9], "cannot be read"),
         (lambda data: data[:5] + b"\xff" * 8 + data[13:], "cannot be read: size must be <="),
     ],
@@ -63,3 +63,19 @@ def test_planner_when_the_state_has_other_lanes_then_it_is_refused(
         make_rig(spec_of(2), [[1], [1]], state=state)
     with pytest.raises(BadRequestError, match="lanes must have one entry for each of 3 sources, got 2"):
         make_rig(spec_of(3), [[1], [1]])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_state_when_epochs_end_then_what_they_held_is_known(make_rig: Make, spec_of: Make, restarts: bool) -> None:
+    spec = spec_of(2, until={"epochs": 3}, over_long="skip", seq_len=256, source={"max_bad_ratio": 1.0})
+    lengths = [[100, 0, 50, -1, 60, 300] * 20, [70] * 30]
+    rig = make_rig(spec, lengths)
+    assert [source.learned for source in rig.planner.state().sources] == [None, None]
+    seen = set()
+    while not rig.planner.is_over:
+        rig.next()
+        seen |= {source.learned for source in rig.planner.state().sources}
+        if restarts:
+            rig = make_rig(spec, lengths, state=PlannerState.from_bytes(rig.planner.state().to_bytes()))
+    assert [source.learned for source in rig.planner.state().sources] == [(120, 60, 4200), (30, 30, 2100)]
+    assert seen == {None, (120, 60, 4200), (30, 30, 2100)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -335,6 +336,26 @@ def test_plans_when_samples_are_masked_then_the_step_says_so_under_another_etag(
     assert [plan.masked for plan in after] == [(), ((0, 0, 0, 0, 3),), ()]
     assert [plan.digest for plan in after] == [plan.digest for plan in before]
     assert service.read(key, query).etag != etag
+
+
+def test_counts_when_an_epoch_is_planned_through_then_kept(start: Callable[..., Cluster]) -> None:
+    def skip(row: dict[str, Any]) -> dict[str, Any]:
+        is_skipped = row["pos"] == 0
+        return row | ({"verdict": Verdict.SKIPPED, "reason": "empty", "num_tokens": 0} if is_skipped else {})
+
+    cluster = start(alter=skip, until={"epochs": 1}, budgets={"plan_ahead": 1000})
+    wait_for(lambda: _view(cluster).is_planned_to_end, what="an epoch")
+
+    def sources() -> list[dict[str, Any]]:
+        return list(json.loads(cluster.client.request("GET", "/runs/run/sources")))
+
+    found = wait_for(lambda: s if all((s := sources())[i]["epoch_tokens"] for i in (0, 1)) else None, what="counts")
+    num_rows = LANES * UNITS * ROWS
+    assert [source["num_rows"] for source in found] == [num_rows] * 2
+    assert [source["epoch_samples"] for source in found] == [num_rows - LANES * UNITS] * 2
+    pages = [cluster.plans(first, first + 64) for first in range(0, _view(cluster).planned, 64)]
+    served = sum(plan.source_tokens_S for page in pages for plan in page)
+    assert [source["epoch_tokens"] for source in found] == served.tolist()
 
 
 def test_verdict_report_when_step_is_planned_then_journaled(start: Callable[..., Cluster]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from loadmaster_flight.wire.errors import NotFoundError
-from loadmaster_server.store import Definition, NewGeneration, Store, StreamKey
+from loadmaster_server.store import Definition, NewGeneration, SourceCounts, Store, StreamKey
 from loadmaster_server.store.models import RevisionRow, SourceRow
 
 MakeDefinition = Callable[..., Definition]
@@ -55,3 +55,14 @@ def test_retire_idle_when_a_run_is_open_then_only_the_others_are_retired(
     assert store.runs.active_names() == ["busy"]
     store.runs.activate("idle")
     assert store.runs.active_names() == store.runs.names() == ["busy", "idle"]
+
+
+def test_counts_when_an_epoch_is_learned_then_kept_beside_what_footers_told(
+    store: Store, make_definition: MakeDefinition
+) -> None:
+    store.runs.create(make_definition(num_rows=7))
+    store.runs.learn("run", {1: (14, 12, 3400)})
+    assert store.runs.counts("run") == [
+        SourceCounts(num_rows=14),
+        SourceCounts(num_rows=14, epoch_rows=14, epoch_samples=12, epoch_tokens=3400),
+    ]

@@ -154,6 +154,21 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """A frozen source of a run. Counts are None until they are learned: rows from footers or from an epoch that was
+    planned to its end, and how many samples and tokens of that epoch are served."""
+
+    source: str
+    format: str
+    shards: int
+    lanes: int
+    size_bytes: int
+    num_rows: int | None
+    epoch_samples: int | None
+    epoch_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
     """Where a stream is. Steps are exclusive bounds: planned, bound and acknowledged up to but not including."""
 

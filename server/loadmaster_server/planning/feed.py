@@ -14,6 +14,7 @@ from loadmaster_flight.wire.schemas import Verdict
 
 from .bad_rows import BadRows
 from .demand import Demand
+from .epoch_counts import NOTHING, EpochCounts, count_epochs
 from .lanes import NEXT_ROW, EpochLanes
 from .rows import BLOCK_INDEX, EPOCH, LANE, POS, TOKENS, UNIT, VERDICT, Int64Array, RowTable
 from .rules import SourceRules
@@ -33,6 +34,8 @@ class SourceState:
         yielded_epoch: Last epoch that yielded a piece; -1 before the first.
         num_rows: Rows consumed so far, skipped and bad ones included.
         bad_at: Which of the last 1,000 rows were bad, as counts of rows before them.
+        counted: What was consumed of `epoch`.
+        learned: What the last epoch held that was consumed to its end; None before the first.
     """
 
     epoch: int = 0
@@ -44,6 +47,8 @@ class SourceState:
     is_exhausted: bool = False
     num_rows: int = 0
     bad_at: tuple[int, ...] = ()
+    counted: EpochCounts = NOTHING
+    learned: EpochCounts | None = None
 
     @staticmethod
     def start(num_lanes: int) -> SourceState:
@@ -206,13 +211,14 @@ class SourceFeed:
             The consumed rows that were not served, with verdict and reason.
         """
         consumed = self.rows.take(slice(0, head.consumed))
-        self.state = self._state_after(head, consumed.values_NF)
+        self.state = self._state_after(head, consumed.values_NF, longest)
         self._bad.consume(head.consumed)
         self._load(self.rows.take(slice(head.consumed, None)))
         return _not_served(consumed, longest)
 
-    def _state_after(self, head: Head, values_NF: Int64Array) -> SourceState:
+    def _state_after(self, head: Head, values_NF: Int64Array, longest: int | None) -> SourceState:
         before = self.state
+        counted, learned = count_epochs(before.counted, before.epoch, values_NF, longest=longest)
         epoch, next_lane, cursor_L3 = before.epoch, before.next_lane, before.cursor_L3
         if len(values_NF):
             last_epoch = int(values_NF[-1, EPOCH])
@@ -231,6 +237,8 @@ class SourceFeed:
             is_exhausted=head.is_exhausted,
             num_rows=num_rows,
             bad_at=self._bad.recent(num_rows),
+            counted=counted,
+            learned=(counted if head.is_exhausted else learned) or before.learned,
         )
 
     # -- asking

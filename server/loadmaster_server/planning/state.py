@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from loadmaster_flight.wire.errors import BadRequestError
 
+from .epoch_counts import EpochCounts
 from .feed import SourceState
 from .pieces import NUM_COLUMNS, PieceTable
 
 MAGIC = b"LMPS"
-VERSION = 1
+VERSION = 2
 _MAX_BYTES = 1 << 30
 
 
@@ -91,14 +92,18 @@ def _decompress(data: bytes) -> Any:
 
 
 def _source_tree(source: SourceState) -> dict[str, Any]:
-    names = ("epoch", "next_lane", "head_offset", "head_tokens", "yielded_epoch", "is_exhausted", "num_rows", "bad_at")
-    return {"cursor": source.cursor_L3.tolist()} | {name: getattr(source, name) for name in names}
+    tree = {field.name: getattr(source, field.name) for field in fields(source) if field.name != "cursor_L3"}
+    return {"cursor": source.cursor_L3.tolist()} | tree
 
 
 def _source_of(tree: dict[str, Any]) -> SourceState:
-    rest = {name: value for name, value in tree.items() if name not in ("cursor", "bad_at")}
-    cursor_L3 = np.array(tree["cursor"], np.int64).reshape(-1, 3)
-    return SourceState(cursor_L3=cursor_L3, bad_at=tuple(tree["bad_at"]), **rest)
+    made = {
+        "cursor_L3": np.array(tree.pop("cursor"), np.int64).reshape(-1, 3),
+        "bad_at": tuple(tree["bad_at"]),
+        "counted": EpochCounts(*tree["counted"]),
+        "learned": None if tree["learned"] is None else EpochCounts(*tree["learned"]),
+    }
+    return SourceState(**(tree | made))
 
 
 def _state_of(tree: dict[str, Any]) -> PlannerState:

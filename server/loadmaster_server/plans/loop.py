@@ -12,7 +12,8 @@ from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
 
 from ..planning.demand import NeedMetadata
-from ..planning.planner import StreamPlanner
+from ..planning.epoch_counts import EpochCounts
+from ..planning.planner import PlannerState, StreamPlanner
 from ..store import (
     GenerationKey,
     GenerationRecord,
@@ -50,6 +51,7 @@ class PlanLoop:
         self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
         self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
+        self._learned: dict[int, EpochCounts] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
 
@@ -169,7 +171,17 @@ class PlanLoop:
         checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(self.key.stream, planner.new_verdicts())
         self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
+        self._keep_counts(state)
         self._store.bulletin.post(self._topic)
+
+
+    def _keep_counts(self, state: PlannerState) -> None:
+        """What an epoch of a source held is known when it is planned to its end."""
+        found = {ordinal: source.learned for ordinal, source in enumerate(state.sources) if source.learned is not None}
+        fresh = {ordinal: counts for ordinal, counts in found.items() if self._learned.get(ordinal) != counts}
+        if fresh:
+            self._store.runs.learn(self.key.run, fresh)
+            self._learned |= fresh
 
 
 def _record(plan: StepPlan, total_tokens: list[int], graph: dict[str, object]) -> PlanRecord:

@@ -9,6 +9,7 @@ from loadmaster_flight.wire.control import (
     JoinReply,
     JoinRequest,
     RunView,
+    SourceView,
     StreamView,
     TicketReply,
     TicketRequest,
@@ -44,6 +45,11 @@ def _add_runs(router: APIRouter, runs: RunService) -> None:
     def read_run(run: str) -> RunView:
         """One run."""
         return runs.view(run)
+
+    @router.get("/runs/{run}/sources")
+    def read_sources(run: str) -> list[SourceView]:
+        """The sources of a run, with the counts that are known by now."""
+        return runs.sources(run)
 
     @router.get("/runs/{run}/definition")
     def read_definition(run: str) -> CreateRunRequest:

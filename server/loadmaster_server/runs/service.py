@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
-from loadmaster_flight.wire.control import CreateRunRequest, RunView, StreamView, VerdictReport
+from loadmaster_flight.wire.control import CreateRunRequest, RunView, SourceView, StreamView, VerdictReport
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFoundError, SpecError
 from loadmaster_flight.wire.schemas import Verdict
 
@@ -21,6 +21,7 @@ from ..store import (
     GenerationKey,
     GenerationRecord,
     GenerationState,
+    SourceCounts,
     Store,
     StreamKey,
     VerdictKind,
@@ -77,6 +78,11 @@ class RunService:
         state, reason = (found[0].state.value, found[0].reason) if found else (IDLE, "")
         revision = self._store.runs.revision(run)
         return RunView(run=run, state=state, reason=reason, revision=revision, streams=spec.stream_names)
+
+    def sources(self, run: str) -> list[SourceView]:
+        """The sources of a run, in ordinal order, with the counts that are known by now."""
+        manifests = self._store.runs.definition(run).manifests
+        return [_source_view(*pair) for pair in zip(manifests, self._store.runs.counts(run), strict=True)]
 
     def resume(self, run: str) -> RunView:
         """Let what is paused or failed of a run go on; a run that is not stopped is left alone."""
@@ -176,6 +182,19 @@ def _check_same(before: Definition, after: Definition) -> None:
         found = f"order of sources: {before.spec.source_names} -> {after.spec.source_names}"
     if found:
         raise ConflictError(f"run {before.spec.run!r} is frozen and differs: {found}. Give the new run another name")
+
+
+def _source_view(manifest: SourceManifest, counts: SourceCounts) -> SourceView:
+    return SourceView(
+        source=manifest.name,
+        format=manifest.format.value,
+        shards=len(manifest.shards),
+        lanes=manifest.lanes,
+        size_bytes=sum(shard.size_bytes for shard in manifest.shards),
+        num_rows=counts.num_rows,
+        epoch_samples=counts.epoch_samples,
+        epoch_tokens=counts.epoch_tokens,
+    )
 
 
 def _masked(report: VerdictReport) -> VerdictRecord:

@@ -50,6 +50,16 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCounts:
+    """What a source holds, as far as it is known: rows from footers, and what an epoch of it held when planned."""
+
+    num_rows: int | None = None
+    epoch_rows: int | None = None
+    epoch_samples: int | None = None
+    epoch_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamKey:
     """A stream of a run."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from loadmaster_flight.wire.errors import NotFoundError
 
 from .database import Database
 from .models import GenerationRow, RevisionRow, RunRow, SourceRow, StreamRow
-from .records import Definition, GenerationState
+from .records import Definition, GenerationState, SourceCounts
 
 LIVE = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
@@ -80,6 +81,20 @@ class RunRepository:
             raise NotFoundError(f"there is no run {run!r}")
         return row.revision
 
+    def counts(self, run: str) -> list[SourceCounts]:
+        """What is known of each source, in ordinal order."""
+        statement = select(SourceRow).where(SourceRow.run == run).order_by(SourceRow.ordinal)
+        with self._database.reading() as session:
+            return [_counts(row) for row in session.scalars(statement)]
+
+    def learn(self, run: str, epochs: Mapping[int, tuple[int, int, int]]) -> None:
+        """Keep what an epoch held: ordinal of the source -> rows, and samples and tokens that were served."""
+        with self._database.writing() as session:
+            for ordinal, (rows, samples, tokens) in epochs.items():
+                row = session.get_one(SourceRow, (run, ordinal))
+                row.num_rows = rows
+                row.epoch_rows, row.epoch_samples, row.epoch_tokens = rows, samples, tokens
+
     def _read_definition(self, run: str) -> Definition:
         with self._database.reading() as session:
             row = session.get(RunRow, run)
@@ -120,6 +135,15 @@ def _add_parts(session: Session, definition: Definition) -> None:
         created_at=time.time(),
     )
     session.add_all([*streams, *sources, first])
+
+
+def _counts(row: SourceRow) -> SourceCounts:
+    return SourceCounts(
+        num_rows=row.num_rows,
+        epoch_rows=row.epoch_rows,
+        epoch_samples=row.epoch_samples,
+        epoch_tokens=row.epoch_tokens,
+    )
 
 
 def _known_rows(manifest: SourceManifest) -> int | None:

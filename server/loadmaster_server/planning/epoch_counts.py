@@ -1,0 +1,52 @@
+"""What an epoch of a source holds, counted while it is planned.
+
+# N = rows
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from loadmaster_flight.wire.schemas import Verdict
+
+from .rows import EPOCH, TOKENS, VERDICT, Int64Array
+
+
+class EpochCounts(NamedTuple):
+    """Rows of an epoch, and the samples and tokens among them that are served."""
+
+    num_rows: int = 0
+    num_samples: int = 0
+    num_tokens: int = 0
+
+    def plus(self, values_NF: Int64Array, *, longest: int | None) -> EpochCounts:
+        """With more rows of the epoch; samples of more than `longest` tokens are not served."""
+        tokens_N = values_NF[values_NF[:, VERDICT] == Verdict.OK, TOKENS]
+        served_N = tokens_N if longest is None else tokens_N[tokens_N <= longest]
+        return EpochCounts(
+            self.num_rows + len(values_NF), self.num_samples + len(served_N), self.num_tokens + int(served_N.sum())
+        )
+
+
+NOTHING = EpochCounts()
+
+
+def count_epochs(
+    before: EpochCounts, epoch: int, values_NF: Int64Array, *, longest: int | None
+) -> tuple[EpochCounts, EpochCounts | None]:
+    """Count rows in a source's order.
+
+    Args:
+        before: Counts of `epoch` so far.
+
+    Returns:
+        Counts of the last row's epoch so far, and of the last epoch that ended before it; None where none did.
+    """
+    whole: EpochCounts | None = None
+    for now in np.unique(values_NF[:, EPOCH]).tolist():
+        if now != epoch:
+            before, whole, epoch = NOTHING, before, now
+        before = before.plus(values_NF[values_NF[:, EPOCH] == now], longest=longest)
+    return before, whole
