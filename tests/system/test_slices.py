@@ -35,7 +35,7 @@ def run(make_run: Callable[..., Path]) -> Path:
 def reference(frozen: Callable[..., Any]) -> list[dict[int, pa.RecordBatch]]:
     """The whole microbatches of each step, by dp rank."""
     spec, manifests = frozen(mesh=SIZES, until={"steps": STEPS})
-    with EmbeddedRun(spec, manifests, dp=SIZES["dp"]) as embedded:
+    with EmbeddedRun(spec, manifests, mesh=SIZES) as embedded:
         return [batches for _plan, batches in embedded]
 
 
