@@ -122,18 +122,14 @@ def time_of_loader(case: Case, read: Read) -> float:
     return _encoding(case, read.samples, consumer_K) + _backbone_time(case, read.samples, read.bin_N)
 
 
-def time_of_backbone_plan(case: Case, read: Read) -> float:
-    """The same samples balanced by the backbone's cost alone; images stay with their samples."""
-    bin_N = planned_bins(case, read)
-    consumer_K = images_at_home(bin_N[read.samples.node_K] // case.per_rank, case.encoders_per_rank)
-    return _encoding(case, read.samples, consumer_K) + _backbone_time(case, read.samples, bin_N)
-
-
-def time_of_plan(case: Case, read: Read) -> float:
-    """The same samples as vlm_hybrid plans them: documents by backbone cost, images by encoder cost."""
-    num = case.mesh.dp * case.encoders_per_rank
-    consumer_K = lightest_first(_image_costs(read.samples), np.ones(num))
-    return _encoding(case, read.samples, consumer_K) + _backbone_time(case, read.samples, planned_bins(case, read))
+def times_of_plan(case: Case, read: Read) -> tuple[float, float]:
+    """The same samples balanced by the backbone's cost, images staying with their samples; and as vlm_hybrid plans
+    them: documents by backbone cost, images by encoder cost."""
+    bin_N, samples = planned_bins(case, read), read.samples
+    at_home_K = images_at_home(bin_N[samples.node_K] // case.per_rank, case.encoders_per_rank)
+    spread_K = lightest_first(_image_costs(samples), np.ones(case.mesh.dp * case.encoders_per_rank))
+    backbone = _backbone_time(case, samples, bin_N)
+    return _encoding(case, samples, at_home_K) + backbone, _encoding(case, samples, spread_K) + backbone
 
 
 def planned_bins(case: Case, read: Read, *, pp: int | None = None) -> Int64Array:
