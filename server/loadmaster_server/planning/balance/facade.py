@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ..compiled import interpreted
 from ..cost import Float64Array, Int64Array
 from .kernel import METHODS, solve
 from .limits import Limits
@@ -18,6 +19,8 @@ from .result import Balanced
 from .sorting import RANK_BITS
 
 NO_LIMIT = 1 << 40
+COMPILE_FROM = 2000
+"""Pieces of a group from which on compiled code is used; below, plain Python takes some tens of milliseconds."""
 
 
 def balance(
@@ -66,7 +69,8 @@ def balance(
         base, slow = first * per_rank, slow_D[first : first + group]
         cost = (cost_N[index] if cost_N[index].any() else size_N[index]).astype(np.float64)
         limits = Limits(per_rank, capacity, docs, float(pp - 1), float(cost.sum() / (group * per_rank)))
-        found, method, *lows = solve(size_N[index], cost, packed_N[index] - base, slow, limits)
+        way = solve if len(cost) >= COMPILE_FROM else interpreted(solve)
+        found, method, *lows = way(size_N[index], cost, packed_N[index] - base, slow, limits)
         bin_N[index] = found + base
         methods.add(method)
         bounds = [max(pair) for pair in zip(bounds, lows, strict=True)]
@@ -85,17 +89,18 @@ def balance_padded(
     _check_costs(cost_N)
     slow_D = _slowness(speed_D, num_ranks)
     cost = cost_N.astype(np.float64)
-    bin_N = solve_padded(cost, slow_D, per_rank, float(pp - 1))
+    way = solve_padded if len(cost) >= COMPILE_FROM else interpreted(solve_padded)
+    bin_N = way(cost, slow_D, per_rank, float(pp - 1))
     largest = float(cost.max(initial=0.0))
     return _judged(bin_N, cost_N, slow_D, per_rank, "padded", [largest, largest])
 
 
 def warm_up() -> None:
-    """Compile, or load from the cache, what `balance` and `balance_padded` call; seconds once on a new machine."""
-    size_N = np.array([7, 3, 4, 6, 5, 2, 1, 3, 8], np.int64)
-    packed_N = np.array([0, 0, 1, 1, 2, 2, 2, 1, 3], np.int64)
-    balance(size_N, size_N * size_N, packed_N, num_ranks=2, per_rank=2, capacity=13)
-    balance_padded(size_N, num_ranks=2, per_rank=2)
+    """Compile, or load from the cache, what large steps call; seconds once on a new machine."""
+    ones_N = np.ones(COMPILE_FROM, np.int64)
+    packed_N = np.arange(COMPILE_FROM) % 4
+    balance(ones_N, ones_N, packed_N, num_ranks=2, per_rank=2, capacity=COMPILE_FROM)
+    balance_padded(ones_N, num_ranks=2, per_rank=2)
 
 
 def _groups(
