@@ -28,9 +28,8 @@ class ConstructorProcess:
 
     def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         loopback_only(f"grpc://{host}:{port}")
-        self.engine = ConstructorEngine(
-            PlannerClient(planner_url), ticket_key=self._ticket_key, on_advance=lambda: self.link.beat()
-        )
+        self._planner = PlannerClient(planner_url)
+        self.engine = ConstructorEngine(self._planner, ticket_key=self._ticket_key, on_advance=lambda: self.link.beat())
         self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port)
         self.link = ActorLink(
             planner_url,
@@ -47,6 +46,7 @@ class ConstructorProcess:
         self.engine.close()
         self.link.close()
         self.service.stop()
+        self._planner.close()
 
     def _ticket_key(self) -> bytes:
         return self.link.ticket_key

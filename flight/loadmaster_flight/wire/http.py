@@ -15,11 +15,12 @@ from .control import from_json, to_json
 from .errors import BadRequestError, InternalError, LoadmasterError, NotReadyError, UnavailableError, from_problem
 
 API = "/api/v1"
+MAX_IDLE = 8
 T = TypeVar("T")
 
 
 class PlannerClient:
-    """Calls the planner. May be used by several threads: each has a connection of its own.
+    """Calls the planner. Any threads may use it at once: each call takes an idle connection or opens one.
 
     Args:
         url: `http://host:port` of the planner.
@@ -30,7 +31,9 @@ class PlannerClient:
         self.url = url.rstrip("/")
         self._host, self._port = _host_and_port(url)
         self._timeout_s = timeout_s
-        self._local = threading.local()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
 
     def get(self, path: str, reply: type[T], **query: Any) -> T:
         """GET a message."""
@@ -50,34 +53,42 @@ class PlannerClient:
         target = API + quote(path) + ("?" + urlencode(query) if query else "")
         payload = None if body is None else json.dumps(to_json(body)).encode()
         headers = {"content-type": "application/json"} if payload else {}
-        connection = self._connection()
+        connection = self._take()
         try:
             connection.request(method, target, body=payload, headers=headers)
             answer = connection.getresponse()
             data = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            self._drop()
+            connection.close()
             raise UnavailableError(f"planner {self.url}: {method} {path}: {error or type(error).__name__}") from error
+        except BaseException:  # an interrupt leaves half an answer behind
+            connection.close()
+            raise
+        self._give_back(connection)
         if answer.status >= 400:
             raise _error_of(answer.status, data)
         return data
 
     def close(self) -> None:
-        """Close the calling thread's connection."""
-        self._drop()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-            self._local.connection = connection
-        return connection
-
-    def _drop(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
+        """Close the idle connections; one in use is closed when its call ends. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
             connection.close()
-            self._local.connection = None
+
+    def _take(self) -> http.client.HTTPConnection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+
+    def _give_back(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if not self._is_closed and len(self._idle) < MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
 
 
 def _host_and_port(url: str) -> tuple[str, int]:

@@ -105,6 +105,7 @@ def _watch(cluster: LocalCluster, spec: RunSpec, stop: threading.Event, console:
                 console.print(line)
             if live is not None:
                 live.update(_table(client, spec, cluster.pids()))
+    client.close()
     console.print("stopping")
 
 
