@@ -1,16 +1,15 @@
-"""Shares in integers and the fair choice."""
+"""Shares in integers."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.spec import Ramp
-from loadmaster_server.planning.mixture import ONE, FairChoice, apportion, shares_at, spread_credit, weights_of
+from loadmaster_server.planning.mixture import ONE, apportion, shares_at, spread_credit, weights_of
 
 SHARES = st.lists(st.integers(0, 1 << 33), min_size=1, max_size=40).filter(any)
 
@@ -45,47 +44,3 @@ def test_weights_when_a_source_is_not_live_then_the_others_share_its_weight() ->
 
 def test_spread_credit_when_a_source_loses_its_weight_then_the_sum_stays() -> None:
     assert spread_credit([10, -4, -6], [0, ONE // 2, ONE // 2]) == [0, 1, -1]
-
-
-@given(
-    shares=st.lists(st.integers(1, 1000), min_size=1, max_size=60),
-    seed=st.integers(0, 2**32),
-    longest=st.sampled_from([1, 7, 5000]),
-)
-def test_fair_choice_when_pieces_vary_then_credit_stays_within_one_longest_piece(
-    shares: list[int], seed: int, longest: int
-) -> None:
-    weights = weights_of(shares, [True] * len(shares))
-    choice, rng = FairChoice(weights, [0] * len(shares)), np.random.default_rng(seed)
-    sizes = [0] * len(shares)
-    for _ in range(300):
-        while (due := choice.next_due()) is not None:
-            sizes[due] = int(rng.integers(1, longest + 1))
-            choice.offer(due, sizes[due])
-        source = choice.take()
-        choice.charge(source, sizes[source])
-        credit = choice.credit()
-        assert sum(credit) == 0
-        assert max(map(abs, credit)) <= ONE * longest
-
-
-@given(seed=st.integers(0, 2**32), num=st.integers(1, 12))
-def test_fair_choice_when_compared_with_a_plain_scan_then_it_draws_the_same(seed: int, num: int) -> None:
-    rng = np.random.default_rng(seed)
-    weights = weights_of(rng.integers(1, 100, num).tolist(), [True] * num)
-    sizes = rng.integers(1, 500, (num, 400)).tolist()
-    choice, credit, taken = FairChoice(weights, [0] * num), [0] * num, [0] * num
-    for _ in range(200):
-        while (due := choice.next_due()) is not None:
-            choice.offer(due, sizes[due][taken[due]])
-        keys = [(Fraction(ONE * sizes[s][taken[s]] - credit[s], weights[s]), s) for s in range(num) if credit[s] >= 0]
-        expected = min(keys)[1]
-        assert choice.take() == expected
-        units = sizes[expected][taken[expected]]
-        choice.charge(expected, units)
-        taken[expected] += 1
-        credit = [
-            c + w * units - (ONE * units if s == expected else 0)
-            for s, (c, w) in enumerate(zip(credit, weights, strict=True))
-        ]
-    assert choice.credit() == credit

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadmaster_flight.wire.step_plan import WHOLE
-from loadmaster_server.planning.pack import UNPLACED, best_fit
+from loadmaster_server.planning import best_fit as best_fit_module
+from loadmaster_server.planning.best_fit import UNPLACED, best_fit
 
 Make = Callable[..., Any]
 DRAWN_AT = 10
@@ -137,12 +138,21 @@ def test_concat_when_a_document_runs_through_a_bin_then_it_is_one_piece_there(ma
         assert len(keys) == len(set(keys))
 
 
-@given(sizes=st.lists(st.integers(1, 50), max_size=60), num_bins=st.integers(1, 8))
-def test_best_fit_when_compared_with_a_plain_scan_then_it_picks_the_same_bins(sizes: list[int], num_bins: int) -> None:
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 70), max_size=60),
+    num_bins=st.integers(1, 8),
+    compile_from=st.sampled_from([0, 1 << 60]),
+)
+def test_best_fit_when_compared_with_a_plain_scan_then_it_picks_the_same_bins(
+    sizes: list[int], num_bins: int, compile_from: int
+) -> None:
     free, expected = [50] * num_bins, []
     for size in sizes:
         fitting = [(room, b) for b, room in enumerate(free) if room >= size]
         expected.append(min(fitting)[1] if fitting else UNPLACED)
         if fitting:
             free[expected[-1]] -= size
-    assert best_fit(sizes, num_bins, 50) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(best_fit_module, "COMPILE_FROM", compile_from)
+        assert best_fit(np.array(sizes, np.int64), num_bins, 50).tolist() == expected

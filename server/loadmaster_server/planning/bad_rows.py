@@ -32,9 +32,11 @@ class BadRows:
     def extend(self, rows: RowTable) -> None:
         """Take rows that follow those of before, in the source's order."""
         fresh_B = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.BAD) + self._arrived
-        self._bad_at = np.concatenate([self._bad_at, fresh_B])
         self._arrived += len(rows)
-        if self.paused_at is None and len(fresh_B):
+        if not len(fresh_B):
+            return
+        self._bad_at = np.concatenate([self._bad_at, fresh_B])
+        if self.paused_at is None:
             self._judge(len(fresh_B))
 
     def _judge(self, num_fresh: int) -> None:
@@ -71,11 +73,14 @@ class BadRows:
     def recent(self, num_rows: int) -> tuple[int, ...]:
         """Bad rows among the last 1,000 when `num_rows` rows are consumed."""
         at_B = self._bad_at
+        if not len(at_B):
+            return ()
         return tuple(at_B[(at_B < num_rows) & (at_B >= num_rows - WINDOW_ROWS)].tolist())
 
     def consume(self, num: int) -> None:
         """The feed has dropped the first `num` rows of its buffer."""
         self._consumed += num
-        self._bad_at = self._bad_at[self._bad_at >= self._consumed - WINDOW_ROWS]
+        if len(self._bad_at):
+            self._bad_at = self._bad_at[self._bad_at >= self._consumed - WINDOW_ROWS]
         if self.paused_at is not None:
             self.paused_at -= num

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,11 +14,41 @@ from loadmaster_flight.spec import Layout, OnExhausted
 from loadmaster_flight.wire.errors import DataError
 
 from . import rows as r
-from .feed import Head, SourceFeed
-from .mixture import FairChoice, spread_credit, weights_of
-from .pieces import VALID, PieceTable
-from .rows import Int64Array, ObjectArray, count_valid
+from .columns import Int64Array, ObjectArray, is_nothing, join_objects, matrix, take_objects
+from .fair import Drawn, DrawRules, Offers, draw_fairly
+from .feed import Head, SourceFeed, Stock
+from .mixture import spread_credit, weights_of
+from .ordering import stable_order
+from .pieces import (
+    BLOCK,
+    DRAWN_AT,
+    EPOCH,
+    FIRST,
+    LANE,
+    NUM_COLUMNS,
+    POS,
+    SAMPLE_TOKENS,
+    SHARD,
+    SOURCE,
+    TOKENS,
+    VALID,
+    PieceTable,
+    count_parts,
+)
 from .rules import StepShape
+
+_COPIED = (
+    (EPOCH, r.EPOCH),
+    (LANE, r.LANE),
+    (SHARD, r.SHARD),
+    (BLOCK, r.BLOCK),
+    (POS, r.POS),
+    (SAMPLE_TOKENS, r.TOKENS),
+    (VALID, r.VALID),
+)
+"""Columns of a piece that are those of its row."""
+_THEIRS = [theirs for _, theirs in _COPIED]
+_FEW = 64
 
 
 class MissingRowsError(Exception):
@@ -87,16 +117,6 @@ def draw(
     return drawing.result()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Log:
-    """Drawn pieces as columns of plain integers."""
-
-    source: list[int] = field(default_factory=list)
-    row: list[int] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-
-
 class _Drawing:
     """One draw in progress."""
 
@@ -105,12 +125,16 @@ class _Drawing:
         counts_samples: bool,
     ) -> None:  # fmt: skip
         self._feeds, self._shares_S, self._earlier, self._shape = feeds, shares_S, earlier, shape
-        self._counts_samples = counts_samples
+        self._rules = DrawRules(
+            longest=shape.row_len,
+            align=shape.align,
+            counts_pieces=shape.layout is Layout.PAD,
+            counts_samples=counts_samples,
+        )
         self._longest = shape.row_len if shape.skips_long else None
-        self._heads = {source: replace(head) for source, head in earlier.heads.items()}
+        self._heads = dict(earlier.heads)
         self._is_live_S = [not self._heads.get(feed.source, feed.state).is_exhausted for feed in feeds]
-        self._next_tokens = [0] * len(feeds)
-        self._log = _Log()
+        self._parts: list[PieceTable] = [earlier.pieces]
         self._is_stopped = False
         self._weigh(earlier.credit_S)
 
@@ -119,44 +143,91 @@ class _Drawing:
         self._now_S = weights_of(self._shares_S, self._is_live_S)
         self._has_sources = any(self._now_S)
         self._credit_S = spread_credit(credit_S, self._now_S) if self._has_sources else list(credit_S)
-        self._choice = FairChoice(self._now_S, self._credit_S)
 
     def run(self, amount: int) -> None:
-        counts_pieces, align = self._shape.layout is Layout.PAD, self._shape.align
-        drawn = 0
-        while drawn < amount:
-            self._offer_due()
-            if self._is_stopped or not self._has_sources:
-                return
-            tokens = self._draw_from(self._choice.take())
-            drawn += 1 if counts_pieces else -(-tokens // align) * align
+        while amount > 0 and self._has_sources and not self._is_stopped:
+            sources = [s for s, weight in enumerate(self._now_S) if weight]
+            stocks = [self._feeds[s].stock(self._head(s), longest=self._longest) for s in sources]
+            offers = self._offers(sources, stocks)
+            start_S = offers.place_S.copy()
+            drawn = draw_fairly(offers, self._rules, amount)
+            starved = [sources[i] for i in drawn.starved]
+            amount -= drawn.amount
+            self._move(offers, sources, stocks, start_S.tolist())
+            ended = self._look_behind(starved)
+            self._take(drawn, sources, stocks, start_S)
+            if ended is not None:
+                self._end(ended)
 
-    def _offer_due(self) -> None:
-        """State the next piece of every source that has fallen due."""
+    def _head(self, source: int) -> Head:
+        if source not in self._heads:
+            self._heads[source] = self._feeds[source].head()
+        return self._heads[source]
+
+    def _offers(self, sources: list[int], stocks: list[Stock]) -> Offers:
+        stop_S = np.cumsum([len(stock.tokens_K) for stock in stocks])
+        return Offers(
+            weight_S=np.array([self._now_S[s] for s in sources], np.int64),
+            credit_S=[self._credit_S[s] for s in sources],
+            place_S=np.append(0, stop_S[:-1]),
+            stop_S=stop_S,
+            offset_S=np.array([self._heads[s].offset for s in sources], np.int64),
+            tokens_K=np.concatenate([stock.tokens_K for stock in stocks]),
+        )
+
+    def _take(self, drawn: Drawn, sources: list[int], stocks: list[Stock], start_S: Int64Array) -> None:
+        """Make pieces of what was drawn, in the order drawn."""
+        num, source_M = len(drawn.source_M), drawn.source_M
+        if not num:
+            return
+        order_M = stable_order([source_M])
+        index_M = (drawn.at_M - start_S[source_M])[order_M]
+        stop_S = np.cumsum(np.bincount(source_M, minlength=len(sources)))
+        blocks, spans = [], []
+        for i in np.flatnonzero(np.diff(stop_S, prepend=0)).tolist():
+            feed = self._feeds[sources[i]]
+            row_M = feed.rows_at(stocks[i].places(index_M[stop_S[i - 1] if i else 0 : stop_S[i]]))
+            blocks.append(_copied(feed.rows.values_NF, row_M))
+            spans.append(take_objects(feed.rows.spans_N, row_M))
+        values_MP = matrix(num, NUM_COLUMNS)
+        values_MP[:, SOURCE] = np.array(sources)[source_M]
+        values_MP[:, FIRST], values_MP[:, TOKENS], values_MP[:, DRAWN_AT] = (
+            drawn.first_M,
+            drawn.tokens_M,
+            self._shape.step,
+        )
+        for i, (column, _) in enumerate(_COPIED):
+            values_MP[order_M, column] = np.concatenate([block[i] for block in blocks])
+        pieces = PieceTable(values_NP=values_MP, spans_N=_scattered(join_objects(spans), order_M))
+        count_parts(pieces, np.flatnonzero(drawn.tokens_M != values_MP[:, SAMPLE_TOKENS]))
+        self._parts.append(pieces)
+
+    def _move(self, offers: Offers, sources: list[int], stocks: list[Stock], before_S: list[int]) -> None:
+        """Set heads and credits to where the draw has come."""
+        after = zip(sources, stocks, before_S, offers.place_S.tolist(), offers.offset_S.tolist(), strict=True)
+        for source, stock, before, place, offset in after:
+            head = self._heads[source]
+            if place != before or offset != head.offset:
+                self._heads[source] = self._feeds[source].advanced(head, stock, place - before, offset)
+        for source, credit in zip(sources, offers.credit_S, strict=True):
+            self._credit_S[source] = credit
+
+    def _look_behind(self, starved: list[int]) -> int | None:
+        """See why due sources have nothing to draw from; returns the first one if it is exhausted.
+
+        Raises:
+            MissingRowsError: Rows must be measured.
+        """
         missing: list[int] = []
-        while (source := self._choice.next_due()) is not None:
-            head = self._heads.get(source)
-            if head is None:
-                head = self._heads[source] = self._feeds[source].head()
-            tokens = self._feeds[source].peek(head, longest=self._longest)
-            if tokens is None and not missing:
-                self._end(source, head)
-                if self._is_stopped or not self._has_sources:
-                    return
-            elif not tokens:
-                missing.append(source)
-            else:
-                self._next_tokens[source] = tokens
-                self._choice.offer(source, self._units(head, tokens))
+        for source in starved:
+            if not self._feeds[source].peek(self._heads[source], longest=self._longest) and not missing:
+                return source
+            missing.append(source)
         if missing:
             raise MissingRowsError(missing)
+        return None
 
-    def _units(self, head: Head, sample_tokens: int) -> int:
-        if self._counts_samples:
-            return 0 if head.offset else 1
-        return min(sample_tokens - head.offset, self._shape.row_len)
-
-    def _end(self, source: int, head: Head) -> None:
+    def _end(self, source: int) -> None:
         """The source is exhausted: do what its rule says."""
         rules = self._feeds[source].rules
         if rules.on_exhausted is OnExhausted.ERROR:
@@ -165,59 +236,31 @@ class _Drawing:
                 "and its on_exhausted is error",
                 source=rules.name,
             )
-        self._feeds[source].exhaust(head)
+        self._heads[source] = self._feeds[source].exhausted(self._heads[source])
         self._is_live_S[source] = False
         self._is_stopped |= rules.on_exhausted is OnExhausted.STOP
-        self._weigh(self._choice.credit())
-
-    def _draw_from(self, source: int) -> int:
-        head, feed, log = self._heads[source], self._feeds[source], self._log
-        units = self._units(head, self._next_tokens[source])
-        tokens = min(self._next_tokens[source] - head.offset, self._shape.row_len)
-        log.source.append(source)
-        log.row.append(feed.ok_rows[head.place])
-        log.first.append(head.offset)
-        log.tokens.append(tokens)
-        feed.advance(head, tokens)
-        self._choice.charge(source, units)
-        return tokens
+        self._weigh(self._credit_S)
 
     def result(self) -> Draw:
         return Draw(
-            pieces=PieceTable.concat([self._earlier.pieces, self._pieces()]),
-            credit_S=self._choice.credit(),
+            pieces=PieceTable.concat(self._parts),
+            credit_S=self._credit_S,
             weights_S=self._earlier.weights_S,
             heads=self._heads,
             has_ended=self._is_stopped or not self._has_sources,
         )
 
-    def _pieces(self) -> PieceTable:
-        log = self._log
-        if not log.source:
-            return PieceTable.empty()
-        source_N, row_N, first_N, tokens_N = (
-            np.array(column, np.int64) for column in (log.source, log.row, log.first, log.tokens)
-        )
-        rows_NF = np.empty((len(source_N), r.VALID + 1), np.int64)
-        spans_N = np.full(len(source_N), None, np.object_)
-        order_N = np.argsort(source_N, kind="stable")
-        used_S, start_S = np.unique(source_N[order_N], return_index=True)
-        for source, at_N in zip(used_S.tolist(), np.split(order_N, start_S[1:]), strict=True):
-            table = self._feeds[source].rows
-            rows_NF[at_N] = table.values_NF[row_N[at_N]]
-            spans_N[at_N] = table.spans_N[row_N[at_N]]
-        return _pieces_of(source_N, rows_NF, spans_N, first_N, tokens_N, self._shape.step)
+
+def _copied(values_NF: Int64Array, row_M: Int64Array) -> Int64Array:
+    """The copied columns of these rows, one after the other, int64 (7, M)."""
+    if len(row_M) < _FEW:
+        return values_NF[row_M].T[_THEIRS]
+    return np.stack([values_NF[:, column][row_M] for column in _THEIRS])
 
 
-def _pieces_of(
-    source_N: Int64Array, rows_NF: Int64Array, spans_N: ObjectArray, first_N: Int64Array, tokens_N: Int64Array,
-    step: int,
-) -> PieceTable:  # fmt: skip
-    sample_N = rows_NF[:, r.TOKENS]
-    columns = [source_N, *(rows_NF[:, c] for c in (r.EPOCH, r.LANE, r.SHARD, r.BLOCK, r.POS))]
-    columns += [first_N, tokens_N, sample_N, rows_NF[:, r.VALID], np.full(len(source_N), step)]
-    values_NP = np.stack(columns, axis=1)
-    for i in np.flatnonzero(tokens_N != sample_N):
-        first, tokens, sample = int(first_N[i]), int(tokens_N[i]), int(sample_N[i])
-        values_NP[i, VALID] = count_valid(spans_N[i], first, first + tokens, sample)
-    return PieceTable(values_NP=values_NP, spans_N=spans_N)
+def _scattered(spans_M: ObjectArray, order_M: Int64Array) -> ObjectArray:
+    if is_nothing(spans_M):
+        return spans_M
+    scattered_M = np.empty_like(spans_M)
+    scattered_M[order_M] = spans_M
+    return scattered_M

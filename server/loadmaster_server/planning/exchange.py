@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from .rows import Int64Array
+from .columns import Int64Array
 
 MOST_WAITING = 64
 MOST_PLACED = 12

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,13 +13,15 @@ from loadmaster_flight.wire.errors import DataError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 
 from .bad_rows import BadRows
+from .columns import Int64Array
 from .demand import Demand
 from .epoch_counts import NOTHING, EpochCounts, count_epochs
 from .lanes import NEXT_ROW, EpochLanes
-from .rows import BLOCK_INDEX, EPOCH, LANE, POS, TOKENS, UNIT, VERDICT, Int64Array, RowTable
+from .rows import BLOCK_INDEX, EPOCH, LANE, POS, TOKENS, UNIT, VERDICT, RowTable
 from .rules import SourceRules
 
 _MAX_EPOCHS_AHEAD = 256
+_NO_ROWS = RowTable.empty()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +57,11 @@ class SourceState:
         return SourceState(cursor_L3=np.zeros((num_lanes, 3), np.int64))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """A draw's own place in a feed, thrown away or committed as a whole.
 
-    `place` counts OK rows of the feed's buffer, `consumed` counts its rows.
+    `place` counts OK rows of the feed's buffer, `consumed` counts its rows, both from the committed place on.
     """
 
     place: int = 0
@@ -68,6 +70,28 @@ class Head:
     yielded_epoch: int = -1
     is_exhausted: bool = False
     is_moved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """Samples that may be drawn from a head on, in order.
+
+    Attributes:
+        tokens_K: Shape (K,), int64, their lengths.
+        first: The place of the first one, as a head counts it; the others follow unless `place_K` says otherwise.
+    """
+
+    tokens_K: Int64Array
+    first: int
+    place_K: Int64Array | None = None
+
+    def places(self, index_M: Int64Array) -> Int64Array:
+        """Places of the samples at `index_M`."""
+        return index_M + self.first if self.place_K is None else self.place_K[index_M]
+
+    def place(self, index: int) -> int:
+        """Place of one sample."""
+        return index + self.first if self.place_K is None else int(self.place_K[index])
 
 
 class SourceFeed:
@@ -83,6 +107,7 @@ class SourceFeed:
         self._is_whole = not state.cursor_L3.any()  # the epoch is known from its first row on
         self._rows_per_epoch: int | None = None
         self._seen_rows, self._seen_tokens = 0, 0
+        self._is_dirty = False
         self._load(RowTable.empty())
 
     # -- arriving rows
@@ -108,15 +133,16 @@ class SourceFeed:
         """Move rows whose order is certain into the buffer."""
         if not self._is_dirty:
             return
-        tables = [self.rows]
+        tables: list[RowTable] = []
         while not self._is_past_end(self._epoch):
             lanes = self._lanes(self._epoch)
             tables.append(lanes.merge())
             if not lanes.is_known:
                 break
             self._finish_epoch(lanes)
-        self._count_arrived(tables[1:])
-        self._load(RowTable.concat([table for table in tables if len(table)]))
+        self._is_dirty = False
+        self._count_arrived(tables)
+        self._load(RowTable.concat([table for table in (self.rows, *tables) if len(table)]))
 
     def _finish_epoch(self, lanes: EpochLanes) -> None:
         if self._is_whole:
@@ -134,10 +160,9 @@ class SourceFeed:
 
     def _load(self, rows: RowTable) -> None:
         self.rows = rows
-        ok_N = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.OK)
-        self.ok_rows: list[int] = ok_N.tolist()
-        self.ok_tokens: list[int] = rows.values_NF[ok_N, TOKENS].tolist()
-        self._is_dirty = False
+        self._ok_N = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.OK)
+        self._ok_tokens_N = rows.values_NF[self._ok_N, TOKENS]
+        self._last_epoch = int(rows.values_NF[-1, EPOCH]) if len(rows) else 0
 
     # -- drawing
 
@@ -146,26 +171,43 @@ class SourceFeed:
         state = self.state
         return Head(offset=state.head_offset, yielded_epoch=state.yielded_epoch, is_exhausted=state.is_exhausted)
 
-    def peek(self, head: Head, *, longest: int | None) -> int | None:
-        """Tokens of the sample at `head`, passing over rows that are not served (OK rows above `longest` too).
+    def stock(self, head: Head, *, longest: int | None) -> Stock:
+        """Samples that may be drawn without another look, as far as they have arrived; see `peek`."""
+        tokens_K, place_K = self._ok_tokens_N[head.place :], None
+        if longest is not None and len(tokens_K) and tokens_K.max() > longest:
+            at_K = np.flatnonzero(tokens_K <= longest)
+            place_K, tokens_K = at_K + head.place, tokens_K[at_K]
+        stock = Stock(tokens_K=tokens_K, first=head.place, place_K=place_K)
+        if self._bad.paused_at is None and self._last_epoch <= head.yielded_epoch + 1:
+            return stock
+        stop = self._first_to_check(head, stock.places(np.arange(len(tokens_K))))
+        return replace(stock, tokens_K=tokens_K[:stop])
+
+    def _first_to_check(self, head: Head, place_K: Int64Array) -> int:
+        """How many samples lie before the first one that `_check_passed` would refuse."""
+        row_K = self._ok_N[place_K]
+        stop = len(row_K) if self._bad.paused_at is None else int(np.searchsorted(row_K, self._bad.paused_at))
+        epoch_K = self.rows.values_NF[row_K, EPOCH]
+        skips_K = np.flatnonzero(epoch_K > np.append(head.yielded_epoch, epoch_K[:-1]) + 1)
+        return min(stop, int(skips_K[0])) if len(skips_K) else stop
+
+    def peek(self, head: Head, *, longest: int | None) -> bool:
+        """Look at what follows when a head's stock is used up.
 
         Returns:
-            The sample's whole length, 0 when more rows must be measured first, None when the source is exhausted.
+            Whether there is more to come: rows must be measured first. False: the source is exhausted.
 
         Raises:
             DataError: A whole epoch yields no piece.
             RunPausedError: Too many bad rows on the way there.
         """
-        num_ok = len(self.ok_rows)
-        while longest is not None and head.place < num_ok and self.ok_tokens[head.place] > longest:
-            head.place += 1
-        is_found = head.place < num_ok
-        row = self.ok_rows[head.place] if is_found else len(self.rows)
-        epoch = int(self.rows.values_NF[row, EPOCH]) if is_found else self._epoch
+        place = head.place
+        while longest is not None and place < len(self._ok_N) and self._ok_tokens_N[place] > longest:
+            place += 1
+        row = int(self._ok_N[place]) if place < len(self._ok_N) else len(self.rows)
+        epoch = int(self.rows.values_NF[row, EPOCH]) if row < len(self.rows) else self._epoch
         self._check_passed(head, row, epoch, longest)
-        if is_found:
-            return self.ok_tokens[head.place]
-        return None if self._is_past_end(self._epoch) else 0
+        return not self._is_past_end(self._epoch)
 
     def _check_passed(self, head: Head, row: int, epoch: int, longest: int | None) -> None:
         if self._bad.paused_at is not None and self._bad.paused_at < row:
@@ -184,19 +226,25 @@ class SourceFeed:
                 source=self.rules.name,
             )
 
-    def advance(self, head: Head, tokens: int) -> None:
-        """Draw `tokens` tokens of the sample at `head`."""
-        row = self.ok_rows[head.place]
-        if head.offset == 0:
-            head.yielded_epoch = int(self.rows.values_NF[row, EPOCH])
-        head.offset += tokens
-        head.consumed, head.is_moved = row, True
-        if head.offset >= self.ok_tokens[head.place]:
-            head.place, head.offset, head.consumed = head.place + 1, 0, row + 1
+    def advanced(self, head: Head, stock: Stock, num_samples: int, offset: int) -> Head:
+        """The head after `num_samples` whole samples of its stock, and `offset` tokens of the next one."""
+        place = stock.place(num_samples) if offset else stock.place(num_samples - 1) + 1
+        row = int(self._ok_N[place if offset else place - 1])
+        return Head(
+            place=place,
+            offset=offset,
+            consumed=row + (offset == 0),
+            yielded_epoch=int(self.rows.values_NF[row, EPOCH]),
+            is_moved=True,
+        )
 
-    def exhaust(self, head: Head) -> None:
-        """Consume what is left, rows that are not served, and end the source."""
-        head.consumed, head.is_exhausted, head.is_moved = len(self.rows), True, True
+    def rows_at(self, place_M: Int64Array) -> Int64Array:
+        """Indexes in `rows` of the samples at these places, int64 (M,)."""
+        return self._ok_N[place_M]
+
+    def exhausted(self, head: Head) -> Head:
+        """The head after what is left, rows that are not served, and the source's end."""
+        return replace(head, consumed=len(self.rows), is_exhausted=True, is_moved=True)
 
     def forgive_bad_rows(self) -> None:
         """Go on after too many bad rows: a person has looked at them, or the log says that it went on."""
@@ -213,26 +261,25 @@ class SourceFeed:
         consumed = self.rows.take(slice(0, head.consumed))
         self.state = self._state_after(head, consumed.values_NF, longest)
         self._bad.consume(head.consumed)
-        self._load(self.rows.take(slice(head.consumed, None)))
-        return _not_served(consumed, longest)
+        self.rows = self.rows.take(slice(head.consumed, None))
+        num_ok = int(np.searchsorted(self._ok_N, head.consumed))
+        self._ok_N, self._ok_tokens_N = self._ok_N[num_ok:] - head.consumed, self._ok_tokens_N[num_ok:]
+        return _NO_ROWS if num_ok == len(consumed) and longest is None else _not_served(consumed, longest)
 
     def _state_after(self, head: Head, values_NF: Int64Array, longest: int | None) -> SourceState:
         before = self.state
         counted, learned = count_epochs(before.counted, before.epoch, values_NF, longest=longest)
+        num_rows = before.num_rows + head.consumed
         epoch, next_lane, cursor_L3 = before.epoch, before.next_lane, before.cursor_L3
         if len(values_NF):
-            last_epoch = int(values_NF[-1, EPOCH])
-            values_NF = values_NF[values_NF[:, EPOCH] == last_epoch]
-            cursor_L3 = cursor_L3.copy() if epoch == last_epoch else np.zeros_like(cursor_L3)
-            epoch, next_lane = last_epoch, (int(values_NF[-1, LANE]) + 1) % len(cursor_L3)
-            cursor_L3[values_NF[:, LANE]] = _next_positions(values_NF)  # of a repeated lane the last row counts
-        num_rows = before.num_rows + head.consumed
+            epoch, next_lane = int(values_NF[-1, EPOCH]), (int(values_NF[-1, LANE]) + 1) % len(cursor_L3)
+            cursor_L3 = _moved(cursor_L3 if epoch == before.epoch else np.zeros_like(cursor_L3), values_NF, epoch)
         return SourceState(
             epoch=epoch,
             next_lane=next_lane,
             cursor_L3=cursor_L3,
             head_offset=head.offset,
-            head_tokens=self.ok_tokens[head.place] if head.offset else 0,
+            head_tokens=int(self._ok_tokens_N[head.place]) if head.offset else 0,
             yielded_epoch=head.yielded_epoch,
             is_exhausted=head.is_exhausted,
             num_rows=num_rows,
@@ -246,7 +293,10 @@ class SourceFeed:
     @property
     def num_buffered(self) -> int:
         """Rows that have arrived and are not consumed, skipped ones included."""
-        return len(self.rows) + sum(lanes.num_unmerged for lanes in self._epochs.values())
+        num = len(self.rows)
+        for lanes in self._epochs.values():
+            num += lanes.num_unmerged
+        return num
 
     @property
     def tokens_per_row(self) -> float | None:
@@ -268,8 +318,14 @@ class SourceFeed:
         return demands
 
 
-def _next_positions(values_NF: Int64Array) -> Int64Array:
-    return np.asarray(values_NF[:, [UNIT, BLOCK_INDEX, POS]] + NEXT_ROW)
+def _moved(cursor_L3: Int64Array, values_NF: Int64Array, epoch: int) -> Int64Array:
+    """Cursors after these rows, as far as they are of `epoch`; of a repeated lane the last row counts."""
+    if values_NF[0, EPOCH] != epoch:
+        values_NF = values_NF[values_NF[:, EPOCH] == epoch]
+    after_L3, lane_N = cursor_L3.copy(), values_NF[:, LANE]
+    for i, column in enumerate((UNIT, BLOCK_INDEX, POS)):
+        after_L3[:, i][lane_N] = values_NF[:, column] + NEXT_ROW[i]
+    return after_L3
 
 
 def _not_served(consumed: RowTable, longest: int | None) -> RowTable:

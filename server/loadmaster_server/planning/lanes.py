@@ -11,8 +11,10 @@ import numpy.typing as npt
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.schemas import Verdict
 
+from .columns import Int64Array
 from .demand import Demand
-from .rows import BLOCK_INDEX, LANE, POS, UNIT, VERDICT, Int64Array, RowTable
+from .ordering import stable_order
+from .rows import BLOCK_INDEX, LANE, POS, UNIT, VERDICT, RowTable
 
 NEXT_ROW = np.array((0, 0, 1), np.int64)
 _NO_LIMIT = np.iinfo(np.int64).max
@@ -60,9 +62,11 @@ class EpochLanes:
             raise BadRequestError(
                 f"lane must be in [0, {len(self._is_ended_L)}) for source {self.source}, got {lane_N.max()}"
             )
-        table = table.take(np.argsort(lane_N, kind="stable"))
+        if (lane_N[1:] < lane_N[:-1]).any():
+            table = table.take(stable_order([lane_N]))
         is_end_N = table.values_NF[:, VERDICT] == Verdict.LANE_END
-        rows = table.take(~is_end_N & self._is_new(table.values_NF))
+        is_new_N = ~is_end_N & self._is_new(table.values_NF)
+        rows = table if is_new_N.all() else table.take(is_new_N)
         if len(rows):
             self._check_contiguous(rows.values_NF)
             self._append(rows)
@@ -71,24 +75,33 @@ class EpochLanes:
     def _is_new(self, values_NF: Int64Array) -> npt.NDArray[np.bool_]:
         lane_N = values_NF[:, LANE]
         unit_N, block_N, pos_N = (values_NF[:, column] for column in (UNIT, BLOCK_INDEX, POS))
-        unit, block, pos = self._known_L3[lane_N].T
+        unit, block, pos = (self._known_L3[:, i][lane_N] for i in range(3))
         in_unit = (block_N > block) | ((block_N == block) & (pos_N >= pos))
         is_after = (unit_N > unit) | ((unit_N == unit) & in_unit)
         return np.asarray(is_after & ~self._is_ended_L[lane_N])
 
     def _check_contiguous(self, values_NF: Int64Array) -> None:
-        here_N3 = values_NF[:, [UNIT, BLOCK_INDEX, POS]]
-        expected_N3 = np.roll(here_N3, 1, axis=0) + NEXT_ROW
-        starts_N = _starts(values_NF[:, LANE])
-        expected_N3[starts_N] = self._known_L3[values_NF[starts_N, LANE]]
-        same_block_N = (here_N3[:, :2] == expected_N3[:, :2]).all(axis=1)
-        gap_N = here_N3[:, 2] != np.where(same_block_N, expected_N3[:, 2], 0)
+        """Every row is the next one of its lane's block, or the first one of another block."""
+        starts_N = np.flatnonzero(_starts(values_NF[:, LANE]))
+        known_M3 = self._known_L3[values_NF[starts_N, LANE]]
+        same_block_N = np.ones(len(values_NF), np.bool_)
+        for i, column in enumerate((UNIT, BLOCK_INDEX)):
+            same_N = _like_before(values_NF[:, column], 0)
+            same_N[starts_N] = values_NF[starts_N, column] == known_M3[:, i]
+            same_block_N &= same_N
+        goes_on_N = _like_before(values_NF[:, POS], 1)
+        goes_on_N[starts_N] = values_NF[starts_N, POS] == known_M3[:, 2]
+        gap_N = np.where(same_block_N, ~goes_on_N, values_NF[:, POS] != 0)
         if gap_N.any():
-            i = int(np.argmax(gap_N))
-            raise BadRequestError(
-                f"source {self.source}, epoch {self.epoch}, lane {values_NF[i, LANE]}: rows must follow each other, "
-                f"expected (unit, block, pos) {expected_N3[i].tolist()} or a new block, got {here_N3[i].tolist()}"
-            )
+            self._refuse(values_NF, int(np.argmax(gap_N)), starts_N)
+
+    def _refuse(self, values_NF: Int64Array, i: int, starts_N: Int64Array) -> None:
+        lane, here = int(values_NF[i, LANE]), values_NF[i, [UNIT, BLOCK_INDEX, POS]]
+        expected = self._known_L3[lane] if i in starts_N else values_NF[i - 1, [UNIT, BLOCK_INDEX, POS]] + NEXT_ROW
+        raise BadRequestError(
+            f"source {self.source}, epoch {self.epoch}, lane {lane}: rows must follow each other, "
+            f"expected (unit, block, pos) {expected.tolist()} or a new block, got {here.tolist()}"
+        )
 
     def _append(self, rows: RowTable) -> None:
         lane_N = rows.values_NF[:, LANE]
@@ -113,7 +126,7 @@ class EpochLanes:
         certain_N, rest_N = np.flatnonzero(is_certain_N), np.flatnonzero(~is_certain_N)
         self._rows = [rows.take(rest_N)] if len(rest_N) else []
         self._rounds = [round_N[rest_N]] if len(rest_N) else []
-        return rows.take(certain_N[np.lexsort((lane_N[certain_N], round_N[certain_N]))])
+        return rows.take(certain_N[stable_order([round_N[certain_N], lane_N[certain_N]])])
 
     def _limit(self) -> tuple[int, int]:
         """(round, lane) of the first row that is not known yet."""
@@ -131,6 +144,13 @@ class EpochLanes:
         behind_N = live_N[round_N < round_N.min() + per_lane]
         cursors = [[int(lane), *self._known_L3[lane].tolist()] for lane in behind_N]
         return Demand(source=self.source, epoch=self.epoch, cursors=cursors, rows_per_lane=per_lane)
+
+
+def _like_before(value_N: Int64Array, step: int) -> npt.NDArray[np.bool_]:
+    """Whether each value is that of the row before plus `step`."""
+    is_like_N = np.empty(len(value_N), np.bool_)
+    np.equal(value_N[1:], value_N[:-1] + step, out=is_like_N[1:])
+    return is_like_N
 
 
 def _starts(lane_N: Int64Array) -> npt.NDArray[np.bool_]:

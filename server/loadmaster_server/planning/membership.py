@@ -13,12 +13,13 @@ import numpy as np
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import DataError, RunPausedError
 
+from .best_fit import UNPLACED
+from .columns import Int64Array
 from .conservation import check_step
 from .draw import Draw, draw, nothing_drawn
 from .feed import Head, SourceFeed
-from .pack import UNPLACED, pack
-from .pieces import PieceTable, cut_to, join_neighbours
-from .rows import Int64Array
+from .pack import pack
+from .pieces import PieceTable, canonical_order, cut_to, join_neighbours
 from .rules import StepShape, StreamRules
 from .state import PlannerState
 
@@ -28,7 +29,7 @@ class Membership:
     """One step before it is placed on a mesh; a pure function of state, rules and data.
 
     Attributes:
-        placed: Pieces of the step, by bin and canonical inside it.
+        placed: Pieces of the step, in canonical order.
         bin_N: Shape (N,), int64, packed bin of each.
         queue: Pieces that wait for the next step, oldest first.
         credit_S: Shape (S,), credits after the draw.
@@ -60,11 +61,8 @@ def plan_membership(feeds: Sequence[SourceFeed], rules: StreamRules, state: Plan
     """
     shape = rules.shape_at(state.step)
     drawn, offered, pieces, bin_N = _draw_and_pack(feeds, rules, state, shape)
-    is_placed_N = bin_N != UNPLACED
-    waiting = pieces.take(~is_placed_N)
-    placed, bin_N = pieces.take(is_placed_N), bin_N[is_placed_N]
-    if shape.layout is not Layout.PAD:
-        placed, bin_N = join_neighbours(placed, bin_N)
+    waiting = pieces.take(bin_N == UNPLACED)
+    placed, bin_N = _placed(pieces, bin_N, shape)
     is_final, drawn = _look_ahead(feeds, rules, state, drawn, placed, waiting)
     check_step(offered, placed, bin_N, waiting, shape, may_be_short=is_final)
     return Membership(
@@ -96,13 +94,28 @@ def _draw_and_pack(
             drawn = draw(feeds, shares_S, drawn, shape, amount, counts_samples=rules.counts_samples)
         offered = PieceTable.concat([queue, drawn.pieces])
         pieces, bin_N = pack(offered, shape)
-        if drawn.has_ended or _amount(pieces.take(bin_N != UNPLACED), shape) >= shape.is_full_at:
+        if drawn.has_ended or _placed_amount(pieces, bin_N, shape) >= shape.is_full_at:
             break
     return drawn, offered, pieces, bin_N
 
 
+def _placed(pieces: PieceTable, bin_N: Int64Array, shape: StepShape) -> tuple[PieceTable, Int64Array]:
+    """What has a bin, in canonical order; parts of a sample that follow each other in a bin are one piece."""
+    order_N = canonical_order(pieces)
+    order_N = order_N[bin_N[order_N] != UNPLACED]
+    placed, bin_N = pieces.take(order_N), bin_N[order_N]
+    return (placed, bin_N) if shape.layout is Layout.PAD else join_neighbours(placed, bin_N)
+
+
 def _amount(pieces: PieceTable, shape: StepShape) -> int:
     return len(pieces) if shape.layout is Layout.PAD else int(pieces.aligned_N(shape.align).sum())
+
+
+def _placed_amount(pieces: PieceTable, bin_N: Int64Array, shape: StepShape) -> int:
+    is_placed_N = bin_N != UNPLACED
+    if shape.layout is Layout.PAD:
+        return int(is_placed_N.sum())
+    return int(pieces.aligned_N(shape.align)[is_placed_N].sum())
 
 
 def _look_ahead(

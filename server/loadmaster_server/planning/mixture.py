@@ -1,4 +1,4 @@
-"""Shares of the sources in integers, and the fair choice of the next source.
+"""Shares of the sources in integers.
 
 # S = sources
 """
@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from functools import lru_cache
 
 from loadmaster_flight.spec import Ramp
-from loadmaster_flight.wire.errors import InternalError
 
-ONE = 1 << 30
-"""A weight of 1 in fixed point; also the credit that one unit (a token or a sample) costs."""
+from .fair import ONE
+
 _SHARE_SCALE = 1 << 32
-_KEY_BITS = 61
 
 
 def apportion(total: int, shares_S: Sequence[int]) -> list[int]:
@@ -46,6 +44,11 @@ def weights_of(shares_S: Sequence[int], is_live_S: Sequence[bool]) -> list[int]:
 
     A positive share keeps a weight of at least 1 (the largest weight gives way), so that no source starves silently.
     """
+    return list(_weights_of(tuple(shares_S), tuple(is_live_S)))
+
+
+@lru_cache(maxsize=32)
+def _weights_of(shares_S: tuple[int, ...], is_live_S: tuple[bool, ...]) -> list[int]:
     live_S = [share if is_live else 0 for share, is_live in zip(shares_S, is_live_S, strict=True)]
     if not any(live_S):
         return [0] * len(live_S)
@@ -64,52 +67,3 @@ def spread_credit(credit_S: Sequence[int], weights_S: Sequence[int]) -> list[int
     if not idle:
         return kept_S
     return [kept + part for kept, part in zip(kept_S, apportion(idle, weights_S), strict=True)]
-
-
-class FairChoice:
-    """Worst-case fair weighted fair queueing (WF2Q, Bennett and Zhang 1996) over the sources with a weight.
-
-    credit_s grows by w_s for every unit drawn from anyone and falls by 2**30 for a unit drawn from s. Among sources
-    with credit >= 0 the one whose next piece would be paid first is drawn: least (2**30 n - credit) / w, ties to the
-    lower index. Both instants are constants on the clock of drawn units until the source is drawn itself, so two heaps
-    do: O(log S) a draw. Keys are exact: two fractions with denominators <= 2**30 differ by at least 2**-60.
-    """
-
-    def __init__(self, weights_S: Sequence[int], credit_S: Sequence[int]) -> None:
-        self._weights_S = weights_S
-        self._base_S = list(credit_S)
-        self._clock = 0
-        self._waiting = [(-(credit // weight), s) for s, (credit, weight) in self._paired() if weight]
-        heapify(self._waiting)
-        self._ready: list[tuple[int, int]] = []
-
-    def _paired(self) -> Sequence[tuple[int, tuple[int, int]]]:
-        return list(enumerate(zip(self._base_S, self._weights_S, strict=True)))
-
-    def next_due(self) -> int | None:
-        """Take out one source whose credit has reached 0 and whose next piece must be offered; None: there is none."""
-        if self._waiting and self._waiting[0][0] <= self._clock:
-            return heappop(self._waiting)[1]
-        return None
-
-    def offer(self, source: int, units: int) -> None:
-        """State what the next piece of a due source costs."""
-        key = ((units * ONE - self._base_S[source]) << _KEY_BITS) // self._weights_S[source]
-        heappush(self._ready, (key, source))
-
-    def take(self) -> int:
-        """Take out the source to draw from."""
-        if not self._ready:
-            raise InternalError("no source has credit though credits sum to zero")
-        return heappop(self._ready)[1]
-
-    def charge(self, source: int, units: int) -> None:
-        """Account for a piece drawn from `source`, which falls due again when its credit has recovered."""
-        base = self._base_S[source] - units * ONE
-        self._base_S[source] = base
-        self._clock += units
-        heappush(self._waiting, (-(base // self._weights_S[source]), source))
-
-    def credit(self) -> list[int]:
-        """Credits now, shape (S,)."""
-        return [base + weight * self._clock for _, (base, weight) in self._paired()]

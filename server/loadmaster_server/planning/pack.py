@@ -5,61 +5,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
-from heapq import heappop, heappush
-
 import numpy as np
 
 from loadmaster_flight.spec import Layout
 
+from .best_fit import UNPLACED, best_fit
+from .columns import Int64Array
 from .exchange import exchange
+from .ordering import stable_order
 from .pieces import DRAWN_AT, PieceTable, part_of
-from .rows import Int64Array
 from .rules import StepShape
 
-UNPLACED = -1
 
-
-def best_fit(size_N: Sequence[int], num_bins: int, capacity: int) -> list[int]:
-    """Put each piece, in the order given, into the fullest bin that has room; ties go to the lowest bin.
-
-    Args:
-        size_N: Size of each piece, >= 1, in the unit of `capacity`.
-
-    Returns:
-        Bin of each piece, UNPLACED where none has room. O(N log N) on the distinct free sizes.
-    """
-    free_sizes = [capacity]  # ascending, each with the heap of its bins
-    bins_of = {capacity: list(range(num_bins))}
-    bin_N = []
-    for size in size_N:
-        at = bisect_left(free_sizes, size)
-        if at == len(free_sizes):
-            bin_N.append(UNPLACED)
-            continue
-        free = free_sizes[at]
-        bins = bins_of[free]
-        index = heappop(bins)
-        bin_N.append(index)
-        if not bins:
-            del free_sizes[at], bins_of[free]
-        if free > size:
-            _give_back(free_sizes, bins_of, free - size, index)
-    return bin_N
-
-
-def _give_back(free_sizes: list[int], bins_of: dict[int, list[int]], free: int, index: int) -> None:
-    if free in bins_of:
-        heappush(bins_of[free], index)
-    else:
-        insort(free_sizes, free)
-        bins_of[free] = [index]
-
-
-def packing_order(pieces: PieceTable, align: int) -> Int64Array:
+def packing_order(size_N: Int64Array, drawn_at_N: Int64Array) -> Int64Array:
     """Oldest first; among those of an age the longest first, then as drawn. int64 (N,)."""
-    return np.lexsort((-pieces.aligned_N(align), pieces.values_NP[:, DRAWN_AT])).astype(np.int64)
+    return stable_order([drawn_at_N, -size_N])
 
 
 def pack(pieces: PieceTable, shape: StepShape) -> tuple[PieceTable, Int64Array]:
@@ -73,10 +33,10 @@ def pack(pieces: PieceTable, shape: StepShape) -> tuple[PieceTable, Int64Array]:
     if shape.layout is Layout.PAD:
         bin_N = np.arange(len(pieces)) // shape.rows
         return pieces, np.where(bin_N < shape.num_bins, bin_N, UNPLACED)
-    order_N = packing_order(pieces, shape.align)
-    bin_N = np.empty(len(pieces), np.int64)
     size_N, capacity = pieces.aligned_N(shape.align) // shape.align, shape.capacity // shape.align
-    bin_N[order_N] = best_fit(size_N[order_N].tolist(), shape.num_bins, capacity)
+    order_N = packing_order(size_N, pieces.values_NP[:, DRAWN_AT])
+    bin_N = np.empty(len(pieces), np.int64)
+    bin_N[order_N] = best_fit(size_N[order_N], shape.num_bins, capacity)
     is_fresh_N = pieces.values_NP[:, DRAWN_AT] == shape.step
     exchange(size_N, bin_N, is_fresh_N, capacity, shape.num_bins, -(-shape.is_full_at // shape.align))
     return pieces, bin_N

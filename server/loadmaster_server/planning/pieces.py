@@ -11,7 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .rows import Int64Array, ObjectArray, count_valid
+from .columns import (
+    Int64Array,
+    ObjectArray,
+    is_nothing,
+    join_objects,
+    join_rows,
+    matrix,
+    nothing,
+    positions,
+    take_objects,
+    take_rows,
+)
+from .ordering import stable_order
+from .rows import count_valid
 
 SOURCE, EPOCH, LANE, SHARD, BLOCK, POS, FIRST, TOKENS, SAMPLE_TOKENS, VALID, DRAWN_AT = range(11)
 """Columns of the matrix: [FIRST, FIRST + TOKENS) of a sample of SAMPLE_TOKENS; VALID counts the targets with a loss,
@@ -25,7 +38,7 @@ class PieceTable:
     """Pieces in some order.
 
     Attributes:
-        values_NP: Shape (N, 11), int64, the columns SOURCE .. DRAWN_AT.
+        values_NP: Shape (N, 11), int64, the columns SOURCE .. DRAWN_AT; column by column in memory.
         spans_N: Shape (N,), objects: the loss spans of the whole sample (int32 (K, 2)) or None: every target counts.
     """
 
@@ -49,31 +62,43 @@ class PieceTable:
 
     def take(self, index: npt.NDArray[np.generic]) -> PieceTable:
         """The pieces at `index` (positions or a mask), in that order."""
-        return PieceTable(values_NP=self.values_NP[index], spans_N=self.spans_N[index])
+        index_M = positions(index)
+        return PieceTable(values_NP=take_rows(self.values_NP, index_M), spans_N=take_objects(self.spans_N, index_M))
 
     @staticmethod
     def concat(tables: Sequence[PieceTable]) -> PieceTable:
         """All pieces of `tables`, one table after the other."""
+        tables = [table for table in tables if len(table)] or tables[:1]
+        if len(tables) == 1:
+            return tables[0]
         return PieceTable(
-            values_NP=np.concatenate([table.values_NP for table in tables]),
-            spans_N=np.concatenate([table.spans_N for table in tables]),
+            values_NP=join_rows([table.values_NP for table in tables]),
+            spans_N=join_objects([table.spans_N for table in tables]),
         )
 
     @staticmethod
     def empty() -> PieceTable:
-        return PieceTable(values_NP=np.zeros((0, NUM_COLUMNS), np.int64), spans_N=np.zeros(0, np.object_))
+        return PieceTable(values_NP=matrix(0, NUM_COLUMNS), spans_N=nothing(0))
 
 
 def part_of(pieces: PieceTable, index_N: Int64Array, offset_N: Int64Array, tokens_N: Int64Array) -> PieceTable:
     """Cut parts out of pieces: part i is [offset_i, offset_i + tokens_i) of piece index_i; loss counts follow."""
     parts = pieces.take(index_N)
-    is_cut_N = tokens_N != parts.tokens_N
+    cut_N = np.flatnonzero(tokens_N != parts.tokens_N)
     parts.values_NP[:, FIRST] += offset_N
     parts.values_NP[:, TOKENS] = tokens_N
-    for i in np.flatnonzero(is_cut_N):
-        first, tokens, sample = (int(parts.values_NP[i, column]) for column in (FIRST, TOKENS, SAMPLE_TOKENS))
-        parts.values_NP[i, VALID] = count_valid(parts.spans_N[i], first, first + tokens, sample)
+    count_parts(parts, cut_N)
     return parts
+
+
+def count_parts(pieces: PieceTable, at_M: Int64Array) -> None:
+    """Count afresh the targets with a loss of the pieces at `at_M`, in place."""
+    first_M, tokens_M, sample_M = (pieces.values_NP[at_M, column] for column in (FIRST, TOKENS, SAMPLE_TOKENS))
+    if is_nothing(pieces.spans_N):
+        pieces.values_NP[at_M, VALID] = np.minimum(first_M + tokens_M + 1, sample_M) - first_M - 1
+        return
+    for i, first, tokens, sample in zip(at_M, first_M.tolist(), tokens_M.tolist(), sample_M.tolist(), strict=True):
+        pieces.values_NP[i, VALID] = count_valid(pieces.spans_N[i], first, first + tokens, sample)
 
 
 def cut_to(pieces: PieceTable, row_len: int) -> PieceTable:
@@ -87,30 +112,32 @@ def cut_to(pieces: PieceTable, row_len: int) -> PieceTable:
     return part_of(pieces, index_N, offset_N, tokens_N)
 
 
-def canonical_order(pieces: PieceTable, *major_keys: Int64Array) -> Int64Array:
-    """Positions that sort by (`major_keys`, source, epoch, shard, block, pos, first_token), int64 (N,)."""
-    minor = [pieces.values_NP[:, column] for column in (*SAMPLE_KEY, FIRST)]
-    return np.lexsort([*reversed(minor), *reversed(major_keys)]).astype(np.int64)
+def canonical_order(pieces: PieceTable) -> Int64Array:
+    """Positions that sort by (source, epoch, shard, block, pos, first_token), int64 (N,)."""
+    return stable_order([pieces.values_NP[:, column] for column in (*SAMPLE_KEY, FIRST)])
 
 
 def join_neighbours(pieces: PieceTable, bin_N: Int64Array) -> tuple[PieceTable, Int64Array]:
     """Join pieces of a sample that follow each other and lie in the same bin.
 
-    Returns:
-        The pieces and their bins, sorted by bin and canonically inside it.
+    Args:
+        pieces: In canonical order.
     """
-    order_N = canonical_order(pieces, bin_N)
-    pieces, bin_N = pieces.take(order_N), bin_N[order_N]
-    if not len(pieces):
-        return pieces, bin_N
-    values_NP = pieces.values_NP
-    goes_on_N = (values_NP[1:, SAMPLE_KEY] == values_NP[:-1, SAMPLE_KEY]).all(axis=1)
-    goes_on_N &= values_NP[1:, FIRST] == values_NP[:-1, FIRST] + values_NP[:-1, TOKENS]
-    goes_on_N &= bin_N[1:] == bin_N[:-1]
+    goes_on_N = _goes_on(pieces.values_NP) & (bin_N[1:] == bin_N[:-1])
     if not goes_on_N.any():
         return pieces, bin_N
     starts_N = np.flatnonzero(np.append(True, ~goes_on_N))
     joined = pieces.take(starts_N)
     for column in (TOKENS, VALID):
-        joined.values_NP[:, column] = np.add.reduceat(values_NP[:, column], starts_N)
+        joined.values_NP[:, column] = np.add.reduceat(pieces.values_NP[:, column], starts_N)
     return joined, bin_N[starts_N]
+
+
+def _goes_on(values_NP: Int64Array) -> npt.NDArray[np.bool_]:
+    """Whether the piece after each piece but the last goes on where it ends, shape (N - 1,)."""
+    first_N = values_NP[:, FIRST]
+    goes_on_N = (first_N[1:] > 0) & (first_N[1:] == first_N[:-1] + values_NP[:-1, TOKENS])
+    if goes_on_N.any():  # rare: most samples are whole
+        for column in SAMPLE_KEY:
+            goes_on_N &= values_NP[1:, column] == values_NP[:-1, column]
+    return np.asarray(goes_on_N)

@@ -164,8 +164,7 @@ class StreamPlanner:
         return demands_of(self._feeds, self._rules, self.step, missing, self._num_attempts)
 
     def _place(self, membership: Membership) -> StepPlan:
-        order_N, shape = p.canonical_order(membership.placed), membership.shape
-        placed, packed_N = membership.placed.take(order_N), membership.bin_N[order_N]
+        placed, packed_N, shape = membership.placed, membership.bin_N, membership.shape
         graph = self._placer.place(self._placer.graph(placed, packed_N, shape, membership.weights_S))
         self._aggregate = aggregate(graph, placed.values_NP[:, p.LANE], self._lanes)
         return StepPlan(

@@ -15,8 +15,10 @@ import pyarrow as pa
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.schemas import METADATA, Verdict
 
-Int64Array = npt.NDArray[np.int64]
-ObjectArray = npt.NDArray[np.object_]
+from .columns import Int64Array as Int64Array
+from .columns import ObjectArray as ObjectArray
+from .columns import join_objects, join_rows, matrix, nothing, positions, take_objects, take_rows
+
 Spans = npt.NDArray[np.int32]
 
 EPOCH, LANE, UNIT, BLOCK_INDEX, SHARD, BLOCK, POS, ROW, VERDICT, TOKENS, SIZE, VALID = range(12)
@@ -41,7 +43,7 @@ class RowTable:
     """Rows of one source.
 
     Attributes:
-        values_NF: Shape (N, 12), int64, the columns EPOCH .. VALID.
+        values_NF: Shape (N, 12), int64, the columns EPOCH .. VALID; column by column in memory.
         spans_N: Shape (N,), objects: None (every target counts) or [start, stop) pairs, int32 (K, 2).
         reasons_N: Shape (N,), objects: None or why a row is skipped or bad.
     """
@@ -54,8 +56,17 @@ class RowTable:
         return len(self.values_NF)
 
     def take(self, index: npt.NDArray[np.generic] | slice) -> RowTable:
-        """The rows at `index` (positions, a mask or a slice), in that order."""
-        return RowTable(values_NF=self.values_NF[index], spans_N=self.spans_N[index], reasons_N=self.reasons_N[index])
+        """The rows at `index` (positions, a mask or a slice), in that order; a slice shares its memory."""
+        if isinstance(index, slice):
+            return RowTable(
+                values_NF=self.values_NF[index], spans_N=self.spans_N[index], reasons_N=self.reasons_N[index]
+            )
+        index_M = positions(index)
+        return RowTable(
+            values_NF=take_rows(self.values_NF, index_M),
+            spans_N=take_objects(self.spans_N, index_M),
+            reasons_N=take_objects(self.reasons_N, index_M),
+        )
 
     @staticmethod
     def concat(tables: Sequence[RowTable]) -> RowTable:
@@ -65,18 +76,14 @@ class RowTable:
         if len(tables) == 1:
             return tables[0]
         return RowTable(
-            values_NF=np.concatenate([table.values_NF for table in tables]),
-            spans_N=np.concatenate([table.spans_N for table in tables]),
-            reasons_N=np.concatenate([table.reasons_N for table in tables]),
+            values_NF=join_rows([table.values_NF for table in tables]),
+            spans_N=join_objects([table.spans_N for table in tables]),
+            reasons_N=join_objects([table.reasons_N for table in tables]),
         )
 
     @staticmethod
     def empty() -> RowTable:
-        return RowTable(
-            values_NF=np.zeros((0, VALID + 1), np.int64),
-            spans_N=np.zeros(0, np.object_),
-            reasons_N=np.zeros(0, np.object_),
-        )
+        return RowTable(values_NF=matrix(0, VALID + 1), spans_N=nothing(0), reasons_N=nothing(0))
 
 
 def count_valid(spans: Spans | None, first: int, stop: int, num_tokens: int) -> int:
@@ -109,25 +116,24 @@ def tables_of(batch: pa.RecordBatch) -> Iterator[tuple[int, RowTable]]:
 
 
 def _table_of(batch: pa.RecordBatch) -> RowTable:
-    values_NF = np.empty((batch.num_rows, VALID + 1), np.int64)
+    values_NF = matrix(batch.num_rows, VALID + 1)
     for column, name in enumerate(_COLUMNS):
         values_NF[:, column] = batch.column(name).to_numpy()
     is_ok_N = values_NF[:, VERDICT] == Verdict.OK
     if (is_ok_N & (values_NF[:, TOKENS] < 1)).any():
         raise BadRequestError("num_tokens must be at least 1 where the verdict is OK, got a row of 0 tokens")
-    spans_N = _spans_of(batch.column("loss_spans"))
     values_NF[:, VALID] = np.where(is_ok_N, values_NF[:, TOKENS] - 1, 0)
-    has_spans_N = np.array([spans is not None for spans in spans_N], bool)  # != would compare inside the spans
-    for i in np.flatnonzero(is_ok_N & has_spans_N):
+    spans_N = _spans_of(batch.column("loss_spans"))
+    for i in np.flatnonzero(is_ok_N & batch.column("loss_spans").is_valid().to_numpy(zero_copy_only=False)):
         tokens = int(values_NF[i, TOKENS])
         values_NF[i, VALID] = count_valid(spans_N[i], 0, tokens, tokens)
     return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=_reasons_of(batch.column("reason")))
 
 
 def _spans_of(column: pa.Array) -> ObjectArray:
-    spans_N = np.full(len(column), None, np.object_)
     if column.null_count == len(column):
-        return spans_N
+        return nothing(len(column))
+    spans_N = np.full(len(column), None, np.object_)
     flat = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
     start = 0
     for i, length in enumerate(column.value_lengths().to_pylist()):
@@ -139,7 +145,7 @@ def _spans_of(column: pa.Array) -> ObjectArray:
 
 def _reasons_of(column: pa.Array) -> ObjectArray:
     if column.null_count == len(column):
-        return np.full(len(column), None, np.object_)
+        return nothing(len(column))
     return np.asarray(column.to_numpy(zero_copy_only=False), np.object_)
 
 

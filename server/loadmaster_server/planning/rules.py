@@ -80,6 +80,7 @@ class StreamRules:
     fixed_bins: int | None
     max_steps: int | None
     max_tokens: int | None
+    fixed_shares: tuple[int, ...] | None
 
     def shape_at(self, step: int) -> StepShape:
         """Caps of a step. An evaluation pass has the sizes of step 0 throughout."""
@@ -97,7 +98,7 @@ class StreamRules:
 
     def shares_at(self, step: int) -> list[int]:
         """Relative integer shares of the sources at a step, exhausted ones included."""
-        return shares_at(self.weights, step)
+        return list(self.fixed_shares) if self.fixed_shares is not None else shares_at(self.weights, step)
 
 
 def rules_of(spec: RunSpec, stream: str) -> StreamRules:
@@ -114,15 +115,17 @@ def rules_of(spec: RunSpec, stream: str) -> StreamRules:
 
 
 def _train_rules(spec: RunSpec) -> StreamRules:
+    weights = tuple(spec.mixture.weights.get(name) for name in spec.source_names)
     return StreamRules(
         stream=TRAIN,
         sources=tuple(_train_source(spec, name) for name in spec.source_names),
-        weights=tuple(spec.mixture.weights.get(name) for name in spec.source_names),
+        weights=weights,
         counts_samples=spec.mixture.unit == "samples",
         batch=spec.batch,
         fixed_bins=None,
         max_steps=spec.until.steps,
         max_tokens=spec.until.tokens,
+        fixed_shares=_fixed_shares(weights),
     )
 
 
@@ -140,6 +143,7 @@ def _train_source(spec: RunSpec, name: str) -> SourceRules:
 
 def _evaluation_rules(spec: RunSpec, stream: str) -> StreamRules:
     evaluation, equal = spec.evaluation[stream], Ramp(knots=(Knot(at=0, value=1.0),))
+    weights = tuple(equal if name in evaluation.sources else None for name in spec.source_names)
     sources = tuple(
         SourceRules(
             name=name,
@@ -152,13 +156,21 @@ def _evaluation_rules(spec: RunSpec, stream: str) -> StreamRules:
     return StreamRules(
         stream=stream,
         sources=sources,
-        weights=tuple(equal if name in evaluation.sources else None for name in spec.source_names),
+        weights=weights,
         counts_samples=False,
         batch=spec.batch,
         fixed_bins=evaluation.microbatches or spec.batch.num_bins_at(0),
         max_steps=None,
         max_tokens=None,
+        fixed_shares=_fixed_shares(weights),
     )
+
+
+def _fixed_shares(weights: tuple[Ramp | None, ...]) -> tuple[int, ...] | None:
+    """Shares of a mixture that no step changes, so that hundreds of curves are evaluated once."""
+    if any(ramp is not None and len(ramp.knots) > 1 for ramp in weights):
+        return None
+    return tuple(shares_at(weights, 0))
 
 
 def check_bins(rules: StreamRules, dp: int, step: int) -> None:

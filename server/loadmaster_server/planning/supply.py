@@ -17,7 +17,7 @@ from .rules import StreamRules
 
 STEPS_AHEAD = 2
 LEAST_ROWS = 64
-MOST_ROWS = 1 << 17
+MOST_ROWS = 1 << 20
 _GUESSED_TOKENS = 512.0
 _MAX_DOUBLINGS = 8
 
@@ -33,7 +33,8 @@ def rows_per_step(feeds: Sequence[SourceFeed], rules: StreamRules, step: int) ->
     shape = rules.shape_at(step)
     is_pad = shape.layout is Layout.PAD
     scale = math.fsum(count if is_pad else count * mean for count, mean in zip(count_S, mean_S, strict=True))
-    return [count * shape.draw_levels[0] / scale if scale else 0.0 for count in count_S]
+    amount = shape.draw_levels[0]
+    return [count * amount / scale if scale else 0.0 for count in count_S]
 
 
 def demands_of(
