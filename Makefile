@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
+WORKERS ?= 2
 CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
@@ -26,8 +27,8 @@ $(READY): pyproject.toml requirements/constraints.txt
 demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when it is done
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(READY) ## run the tests; ARGS goes to pytest
-	@$(BIN)/pytest $(ARGS)
+test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 check: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .
