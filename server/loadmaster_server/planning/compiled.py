@@ -39,7 +39,7 @@ def interpreted(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
     For inputs so small that compiling, seconds once on a new machine, would cost more than it saves.
     """
-    source = getattr(function, "py_func", function)
+    source = cast(FunctionType, getattr(function, "py_func", function))
     return cast(Callable[_Arguments, _Result], _twin(source))
 
 

@@ -174,7 +174,6 @@ class PlanLoop:
         self._keep_counts(state)
         self._store.bulletin.post(self._topic)
 
-
     def _keep_counts(self, state: PlannerState) -> None:
         """What an epoch of a source held is known when it is planned to its end."""
         found = {ordinal: source.learned for ordinal, source in enumerate(state.sources) if source.learned is not None}
