@@ -16,7 +16,8 @@ from .mixture import weights_of
 from .rules import StreamRules
 
 STEPS_AHEAD = 2
-LEAST_ROWS = 64
+LEAST_ROWS = 8
+"""Asked of a source of which nothing is known yet: long documents make many more needless work before the first step."""
 MOST_ROWS = 1 << 20
 _GUESSED_TOKENS = 512.0
 _MAX_DOUBLINGS = 8
