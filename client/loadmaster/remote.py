@@ -199,7 +199,8 @@ class RemoteFeed:
     def _fail(self, error: LoadmasterError) -> None:
         if isinstance(error, GoneError):
             error = GoneError(f"{error.message}; {REJOIN}", **error.details)
-        error.add_note(f"rank {self._options.rank}, step {self._position}, run {self._run_name}")
+        place = f"rank {self._options.rank}, step {self._position}"
+        error.add_note(place + (f", run {self._run_name}" if self._run_name else ""))
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()

@@ -17,7 +17,7 @@ from .rules import StreamRules
 
 STEPS_AHEAD = 2
 LEAST_ROWS = 8
-"""Asked of a source of which nothing is known yet: long documents make many more needless work before the first step."""
+"""Asked of a source of which nothing is known yet: of long documents more would delay the first step."""
 MOST_ROWS = 1 << 20
 _GUESSED_TOKENS = 512.0
 _MAX_DOUBLINGS = 8
