@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +169,8 @@ def test_main_when_interrupted_then_it_ends_without_a_traceback(
     add_command(command)
     assert main(["extra"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_version_when_asked_then_the_installed_one_is_printed(capsys: Capture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"loadmaster {version('loadmaster')}\n"

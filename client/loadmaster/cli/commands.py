@@ -6,7 +6,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 
 from loadmaster_flight.wire.errors import LoadmasterError
 
@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if arguments else FAILED
+    if arguments[0] == "--version":
+        print(f"loadmaster {version('loadmaster')}")
+        return 0
     name, rest = arguments[0], arguments[1:]
     try:
         return _command(name)(rest) or 0
