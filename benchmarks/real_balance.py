@@ -212,7 +212,7 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, float]:
     print(f"samples of every step {'the same' if figures['same_samples'] else 'DIFFER'}; losses {agree}")
     for name, value in figures.items():
         print(f"  {name:<30} {value:.4g}")
-    return {name: round(value, 6) for name, value in figures.items()}
+    return {name: float(f"{value:.4g}") for name, value in figures.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

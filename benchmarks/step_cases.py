@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from image_samples import FOUR_SOURCES, Samples, Source, mixed
 
-from loadmaster_server.planning.balance import balance
+from loadmaster_server.planning.balance import balance, facade
 from loadmaster_server.planning.balancing import lightest_first
 from loadmaster_server.planning.cost import CostModel, integer_costs, transformer_cost, vit_cost
 from loadmaster_server.planning.pack import best_fit
@@ -35,6 +35,7 @@ ALIGN = 16
 SHARES = (0.40, 0.40, 0.15, 0.05)
 """Of text, captioned, interleaved and video samples in the mixture of all ranks together."""
 Int64Array = npt.NDArray[np.int64]
+facade.COMPILE_FROM = 0  # many steps are planned here: compile for small ones as well; the bytes are the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +86,18 @@ def _by_budget(case: Case, source: Source, rng: np.random.Generator) -> Read:
 
 
 def read_by_count(case: Case, sources: Sequence[Source], rng: np.random.Generator, *, count: int) -> Read:
-    """Every rank puts `count` samples into each of its microbatches, however long they are."""
+    """Every rank puts `count` samples into each of its microbatches, however long they are.
+
+    One fewer, and again, where a step has so many tokens that no placement keeps every microbatch to seq_len.
+    """
 
     def read(source: Source) -> Read:
         samples = source(rng, count * case.per_rank, case.seq_len)
         return Read(samples=samples, bin_N=fixed_count(len(samples), case.per_rank))
 
-    return _read(case, sources, read)
+    found = _read(case, sources, read)
+    packed_N = _packed(_sizes(found.samples), case.num_bins, case.seq_len // ALIGN)
+    return found if (packed_N >= 0).all() else read_by_count(case, sources, rng, count=count - 1)
 
 
 def _read(case: Case, sources: Sequence[Source], read: Callable[[Source], Read]) -> Read:
@@ -150,11 +156,10 @@ def planned_bins(case: Case, read: Read, *, pp: int | None = None) -> Int64Array
 
 
 def _packed(size_N: Int64Array, num_bins: int, capacity: int) -> Int64Array:
+    """Best fit decreasing, int64 (N,); -1 where a sample finds no room."""
     order_N = np.argsort(-size_N, kind="stable")
     bin_N = np.empty(len(size_N), np.int64)
     bin_N[order_N] = best_fit(size_N[order_N].tolist(), num_bins, capacity)
-    if (bin_N < 0).any():
-        raise ValueError(f"{(bin_N < 0).sum()} samples do not fit the step: the loader's microbatches hold too much")
     return bin_N
 
 

@@ -32,16 +32,17 @@ def plot_run(run: SimulatedRun, path: Path) -> None:
     times.plot(at, [run.seconds(step.timing) for step in run.steps], label=f"Loadmaster, {run.spec.strategy}")
     limits = [step.timing.useful / step.limit / run.flops for step in run.steps]
     times.plot(at, limits, linestyle="--", label="bubble limit")
-    for name, _, mean_s, _ in run.others():
-        times.axhline(mean_s, linestyle=":", label=f"{name}, mean", color="gray")
+    for i, (name, _, mean_s, _) in enumerate(run.others()):
+        times.axhline(mean_s, linestyle=":", label=f"{name}, mean", color=f"C{i + 2}")
     times.set_ylabel("step time, s")
-    for label, field in (("rank", "rank"), ("microbatch", "microbatch")):
-        line = evenness.plot(at, [getattr(s.evenness, f"{field}_max_over_mean") for s in run.steps], label=label)
-        bounds = [getattr(s.evenness, f"{field}_bound") for s in run.steps]
-        evenness.plot(at, bounds, linestyle="--", color=line[0].get_color(), label=f"{label}, lower bound")
+    for i, level in enumerate(("rank", "microbatch")):
+        found = [getattr(step.evenness, f"{level}_max_over_mean") for step in run.steps]
+        bounds = [getattr(step.evenness, f"{level}_bound") for step in run.steps]
+        evenness.plot(at, found, color=f"C{i}", label=level)
+        evenness.plot(at, bounds, color=f"C{i}", linestyle="--", label=f"{level}, lower bound")
     evenness.set_ylabel("costliest over mean")
     evenness.set_xlabel("step")
+    times.set_ylim(bottom=0)
     for axes in (times, evenness):
-        axes.set_ylim(bottom=0)
         axes.legend()
     figure.savefig(path)

@@ -94,7 +94,7 @@ def _source_table(run: SimulatedRun) -> Table:
 
 def _memory_table(run: SimulatedRun) -> Table:
     memory = run.memory()
-    table = _table("host memory for data, estimated; processes take 100 to 200 MB more", "role", "MB")
+    table = _table("host memory for data, estimated", "role", "MB")
     for role, size_bytes in (
         ("planner", memory.planner),
         ("loaders, all together: open blocks and one window", memory.loaders),

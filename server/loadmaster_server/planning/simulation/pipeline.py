@@ -25,7 +25,10 @@ class Operation(NamedTuple):
 
 
 def bubble_limit(num_stages: int, num_microbatches: int) -> float:
-    """Share of the time in which a pipeline of equal microbatches works: M / (M + P - 1)."""
+    """Share of the time in which a pipeline of equal microbatches works: M / (M + P - 1).
+
+    No strict limit for unequal ones: with the small ones first and last a pipeline fills and drains a little faster.
+    """
     return num_microbatches / (num_microbatches + num_stages - 1)
 
 
