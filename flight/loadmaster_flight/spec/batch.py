@@ -27,6 +27,13 @@ class OverLong(StrEnum):
     SKIP = "skip"
 
 
+class OutlierDelay(SpecModel):
+    """Long documents wait until every microbatch of a step gets one of about the same length."""
+
+    max_age_steps: Annotated[int, Field(ge=1, le=1000)]
+    """A document that has waited this many steps goes on at once."""
+
+
 class BatchSpec(SpecModel):
     """G microbatches a step, all ranks together, of seq_len tokens (pad: rows x seq_len)."""
 
@@ -46,6 +53,8 @@ class BatchSpec(SpecModel):
     """Sequence lengths are rounded down to this multiple; by default align."""
     overdraw: Annotated[float, Field(ge=0, le=0.5)] = 0.01
     """Tokens drawn beyond a step's capacity, as a share of it, so that packing has a choice."""
+    outlier_delay: OutlierDelay | None = None
+    """Hold documents of a quarter of a microbatch and more back; pays with pipeline stages and long contexts only."""
 
     @model_validator(mode="after")
     def _divisible(self) -> BatchSpec:
@@ -67,6 +76,8 @@ class BatchSpec(SpecModel):
                 yield f"microbatches must be at least g_multiple {self.g_multiple}, got {knot.value:g}"
         if self.layout is not Layout.PAD and self.rows != 1:
             yield f"rows must be 1 unless layout is pad, got {self.rows}"
+        if self.outlier_delay is not None and self.layout is not Layout.PACK:
+            yield f"outlier_delay needs layout pack, got {self.layout.value}"
 
     def num_bins_at(self, step: int) -> int:
         """G at a step."""

@@ -45,6 +45,8 @@ def count_epochs(
         Counts of the last row's epoch so far, and of the last epoch that ended before it; None where none did.
     """
     whole: EpochCounts | None = None
+    if len(values_NF) and values_NF[0, EPOCH] == epoch == values_NF[-1, EPOCH]:
+        return before.plus(values_NF, longest=longest), whole
     for now in np.unique(values_NF[:, EPOCH]).tolist():
         if now != epoch:
             before, whole, epoch = NOTHING, before, now

@@ -22,6 +22,7 @@ ONE = 1 << 30
 MOST_PIECES = 1 << 18
 COMPILE_FROM = 4096
 """Samples on offer from which on compiled code is used: loading and compiling it costs a process seconds, once."""
+_SOURCE_COUNTS_AS = 16
 LONGEST_CLOCK = 1 << 31
 LARGEST_CREDIT = 1 << 61
 REACHED, STARVED, FULL, NO_CREDIT = range(4)
@@ -81,7 +82,8 @@ def draw_fairly(offers: Offers, rules: DrawRules, amount: int) -> Drawn:
     from anyone and falls by 2**30 for a unit drawn from s. Among sources with credit >= 0 the one whose next piece
     would be paid first is drawn: least (2**30 n - credit) / w, ties to the lower index.
     """
-    room = max(1, min(MOST_PIECES, amount if rules.counts_pieces else amount // rules.align + 1))
+    most = len(offers.tokens_K) + int(offers.tokens_K.sum()) // rules.longest  # whole samples, and cut ones
+    room = max(1, min(MOST_PIECES, most, amount if rules.counts_pieces else amount // rules.align + 1))
     parts: list[list[Int64Array]] = []
     drawn, reason, starved = 0, FULL, list[int]()
     while reason == FULL:
@@ -105,7 +107,7 @@ def _run(offers: Offers, rules: DrawRules, amount: int, room: int) -> tuple[list
     scratch = [np.zeros(num, np.int64) for _ in range(7)]
     arrays: list[Any] = [*state, offers.weight_S, offers.stop_S, offers.tokens_K, *out, *scratch]
     function: Callable[..., tuple[int, int, int, int]] = draw_by_credit
-    if not (HAS_NUMBA and is_exact and len(offers.tokens_K) >= COMPILE_FROM):
+    if not (HAS_NUMBA and is_exact and len(offers.tokens_K) + _SOURCE_COUNTS_AS * num >= COMPILE_FROM):
         arrays = [array.tolist() for array in arrays]
         function = interpreted(draw_by_credit)
     caps = (amount, rules.longest, rules.align, rules.counts_pieces, rules.counts_samples)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import DataError, RunPausedError
@@ -18,10 +19,13 @@ from .columns import Int64Array
 from .conservation import check_step
 from .draw import Draw, draw, nothing_drawn
 from .feed import Head, SourceFeed
+from .outliers import held_back
 from .pack import pack
-from .pieces import PieceTable, canonical_order, cut_to, join_neighbours
+from .pieces import DRAWN_AT, PieceTable, canonical_order, cut_to, join_neighbours
 from .rules import StepShape, StreamRules
 from .state import PlannerState
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +92,40 @@ def _draw_and_pack(
     """
     queue, shares_S = cut_to(state.queue, shape.row_len), rules.shares_at(shape.step)
     drawn = nothing_drawn(feeds, shares_S, state.credit_S, has_ended=state.has_ended)
+    offered, held_N = queue, _held(queue, shape, has_ended=state.has_ended)
     for level in shape.draw_levels:
-        amount = level - _amount(queue, shape) - _amount(drawn.pieces, shape)
-        if not drawn.has_ended:
+        amount, is_lacking = level - _amount(offered, shape, held_N), True
+        while is_lacking and not drawn.has_ended:
             drawn = draw(feeds, shares_S, drawn, shape, amount, counts_samples=rules.counts_samples)
-        offered = PieceTable.concat([queue, drawn.pieces])
-        pieces, bin_N = pack(offered, shape)
+            offered = PieceTable.concat([queue, drawn.pieces])
+            held_N = _held(offered, shape, has_ended=drawn.has_ended)
+            amount = level - _amount(offered, shape, held_N)
+            is_lacking = held_N is not None and amount > 0
+        pieces, bin_N = _pack(offered, shape, held_N)
         if drawn.has_ended or _placed_amount(pieces, bin_N, shape) >= shape.is_full_at:
             break
     return drawn, offered, pieces, bin_N
+
+
+def _held(offered: PieceTable, shape: StepShape, *, has_ended: bool) -> BoolArray | None:
+    """Which pieces are held back; None: no piece ever is. Nothing is when there is nothing more to wait for."""
+    if shape.max_age is None or has_ended:
+        return None
+    return held_back(
+        offered.aligned_N(shape.align) // shape.align,
+        shape.step - offered.values_NP[:, DRAWN_AT],
+        num_bins=shape.num_bins,
+        capacity=shape.capacity // shape.align,
+        max_age=shape.max_age,
+    )
+
+
+def _pack(offered: PieceTable, shape: StepShape, held_N: BoolArray | None) -> tuple[PieceTable, Int64Array]:
+    if held_N is None:
+        return pack(offered, shape)
+    bin_N = np.full(len(offered), UNPLACED)
+    _, bin_N[~held_N] = pack(offered.take(~held_N), shape)
+    return offered, bin_N
 
 
 def _placed(pieces: PieceTable, bin_N: Int64Array, shape: StepShape) -> tuple[PieceTable, Int64Array]:
@@ -107,8 +136,12 @@ def _placed(pieces: PieceTable, bin_N: Int64Array, shape: StepShape) -> tuple[Pi
     return (placed, bin_N) if shape.layout is Layout.PAD else join_neighbours(placed, bin_N)
 
 
-def _amount(pieces: PieceTable, shape: StepShape) -> int:
-    return len(pieces) if shape.layout is Layout.PAD else int(pieces.aligned_N(shape.align).sum())
+def _amount(pieces: PieceTable, shape: StepShape, held_N: BoolArray | None) -> int:
+    """Aligned tokens of the pieces that may be placed (layout pad: their number)."""
+    if shape.layout is Layout.PAD:
+        return len(pieces)
+    aligned_N = pieces.aligned_N(shape.align)
+    return int(aligned_N.sum() if held_N is None else aligned_N[~held_N].sum())
 
 
 def _placed_amount(pieces: PieceTable, bin_N: Int64Array, shape: StepShape) -> int:

@@ -20,7 +20,10 @@ _MAX_STEPS_CHECKED = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepShape:
-    """One step's caps: `num_bins` bins of `rows` rows of `row_len` tokens; a piece is padded to `align`."""
+    """One step's caps: `num_bins` bins of `rows` rows of `row_len` tokens; a piece is padded to `align`.
+
+    Long pieces wait up to `max_age` steps for others like them (outliers.py); None: they do not.
+    """
 
     step: int
     num_bins: int
@@ -30,6 +33,7 @@ class StepShape:
     layout: Layout
     skips_long: bool
     overdraw: float
+    max_age: int | None = None
 
     @property
     def capacity(self) -> int:
@@ -84,7 +88,7 @@ class StreamRules:
 
     def shape_at(self, step: int) -> StepShape:
         """Caps of a step. An evaluation pass has the sizes of step 0 throughout."""
-        at = 0 if self.fixed_bins is not None else step
+        at, delay = 0 if self.fixed_bins is not None else step, self.batch.outlier_delay
         return StepShape(
             step=step,
             num_bins=self.fixed_bins or self.batch.num_bins_at(at),
@@ -94,6 +98,7 @@ class StreamRules:
             layout=self.batch.layout,
             skips_long=self.batch.over_long is OverLong.SKIP,
             overdraw=self.batch.overdraw,
+            max_age=delay.max_age_steps if delay is not None else None,
         )
 
     def shares_at(self, step: int) -> list[int]:
