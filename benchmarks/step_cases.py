@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from image_samples import FOUR_SOURCES, Samples, Source, mixed
 
-from loadmaster_server.planning.balance import balance, facade
+from loadmaster_server.planning.balance import balance
 from loadmaster_server.planning.balancing import lightest_first
 from loadmaster_server.planning.cost import CostModel, integer_costs, transformer_cost, vit_cost
 from loadmaster_server.planning.pack import best_fit
@@ -35,7 +35,6 @@ ALIGN = 16
 SHARES = (0.40, 0.40, 0.15, 0.05)
 """Of text, captioned, interleaved and video samples in the mixture of all ranks together."""
 Int64Array = npt.NDArray[np.int64]
-facade.COMPILE_FROM = 0  # many steps are planned here: compile for small ones as well; the bytes are the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

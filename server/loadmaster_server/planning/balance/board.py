@@ -26,6 +26,7 @@ class Bins(NamedTuple):
         slow_D: Time that a rank takes for a unit of cost.
         key_D: Time of each rank: of its bins, and `extra` times what its costliest bin is above the mean.
         limits: Caps.
+        offers_left: Shape (1,): exchanges that repair may still look at, so that its work is linear in the pieces.
     """
 
     bins_DM: Int64Array
@@ -35,6 +36,7 @@ class Bins(NamedTuple):
     slow_D: Float64Array
     key_D: Float64Array
     limits: Limits
+    offers_left: Int64Array
 
 
 class Pieces(NamedTuple):
@@ -72,7 +74,8 @@ def bins_of(bins_DM: Int64Array, cost_B: Float64Array, slow_D: Float64Array, lim
     """The ranks made up of these bins."""
     num_ranks = len(slow_D)
     rank_B = np.empty(len(cost_B), np.int64)
-    bins = Bins(bins_DM, rank_B, cost_B, np.zeros(num_ranks), slow_D, np.zeros(num_ranks), limits)
+    left = np.zeros(1, np.int64)
+    bins = Bins(bins_DM, rank_B, cost_B, np.zeros(num_ranks), slow_D, np.zeros(num_ranks), limits, left)
     for rank in range(num_ranks):
         for b in bins_DM[rank]:
             rank_B[b] = rank

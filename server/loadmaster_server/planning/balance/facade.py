@@ -19,7 +19,7 @@ from .result import Balanced
 from .sorting import RANK_BITS
 
 NO_LIMIT = 1 << 40
-COMPILE_FROM = 2000
+COMPILE_FROM = 512
 """Pieces of a group from which on compiled code is used; below, plain Python takes some tens of milliseconds."""
 
 

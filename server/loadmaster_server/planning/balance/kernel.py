@@ -27,6 +27,7 @@ METHODS = ("lpt", "packed", "repaired")
 LEAST_SLACK = 0.01
 RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
 BIN_GOAL_OVER_BOUND = 1.01
+OFFERS_PER_PIECE = 16
 
 
 class Step(NamedTuple):
@@ -92,6 +93,9 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
     """
     room = len(slow_D) * limits.per_rank * limits.capacity
     packed = deal_packed(step, packed_N, slow_D, limits)
+    if limits.extra > 0:  # what costly microbatches add to a pipeline's time can be evened out, not removed
+        rank = max(goal.rank, RANK_GOAL * packed.bins.key_D.mean())
+        goal = Goal(rank, goal.bin, goal.rank_bound, goal.bin_bound)
     if room - step.size_N.sum() < LEAST_SLACK * room and packed.bins.cost_B.max() <= goal.bin:
         level_by_bins(packed.bins, goal.rank)
         packed = judged(step, packed, goal)
@@ -163,6 +167,7 @@ def judged(step: Step, placement: Placement, goal: Goal) -> Placement:
 def repaired(step: Step, placement: Placement, pieces: Pieces, goal: Goal) -> Placement:
     """No slot empty, ranks even, then the costliest bins; changes the placement."""
     bins = placement.bins
+    bins.offers_left[0] = OFFERS_PER_PIECE * len(pieces.bin_N)
     if len(pieces.bin_N) >= len(pieces.docs_B) and pieces.docs_B.min() == 0:
         fill_empty(bins, pieces)
     level_by_pieces(bins, pieces, goal.rank)

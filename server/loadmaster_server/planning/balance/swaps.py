@@ -43,7 +43,7 @@ def level_by_pieces(bins: Bins, pieces: Pieces, target: float) -> None:
     stale, num_ranks = 0, len(bins.key_D)
     for _ in range(MOST_ROUNDS):
         order_D = descending(bins.key_D)
-        if bins.key_D[order_D[0]] <= target or stale == MOST_STALE:
+        if bins.key_D[order_D[0]] <= target or stale == MOST_STALE or bins.offers_left[0] <= 0:
             break
         has_gained = False
         for k in range(num_ranks // 2):

@@ -71,7 +71,7 @@ def trade_best(bins: Bins, pieces: Pieces, slow: int, fast: int) -> bool:
     found, taken = Trade(-1, -1), np.empty(MOST_TAKEN, np.int64)
     for a in bins.bins_DM[slow]:
         i, tried = pieces.first_B[a], 0
-        while i >= 0 and tried < LARGEST_TRIED:
+        while i >= 0 and tried < LARGEST_TRIED and bins.offers_left[0] > 0:
             for b in bins.bins_DM[fast]:
                 start = first_below(pieces, b, pieces.size_N[i])
                 for _ in range(STARTS):
@@ -112,6 +112,7 @@ def offer_of(bins: Bins, pieces: Pieces, i: int, b: int, start: int, taken: Int6
     They are chosen greedily from `start` on, the largest that still fits first, into `taken`; num 0 when they do not
     do.
     """
+    bins.offers_left[0] -= 1
     a, size = pieces.bin_N[i], pieces.size_N[i]
     room = bins.limits.capacity - pieces.used_B[a] + size
     least = size - (bins.limits.capacity - pieces.used_B[b])
@@ -160,7 +161,7 @@ def lower(bins: Bins, pieces: Pieces, a: int, target: float) -> bool:
     best = bins.cost_B[a] - LEAST_GAIN * bins.limits.mean
     found, taken = Trade(-1, -1), np.empty(MOST_TAKEN, np.int64)
     i, tried = pieces.first_B[a], 0
-    while i >= 0 and tried < MOST_TRIED and best > target:
+    while i >= 0 and tried < MOST_TRIED and best > target and bins.offers_left[0] > 0:
         for b in bins.bins_DM[bins.rank_B[a]]:
             if b == a or bins.cost_B[a] + bins.cost_B[b] >= 2 * best:
                 continue
