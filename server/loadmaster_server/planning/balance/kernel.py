@@ -28,6 +28,7 @@ LEAST_SLACK = 0.01
 RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
 BIN_GOAL_OVER_BOUND = 1.01
 OFFERS_PER_PIECE = 16
+EVEN_BINS = 0.01
 
 
 class Step(NamedTuple):
@@ -81,7 +82,21 @@ def goal_of(step: Step, slow_D: Float64Array, limits: Limits) -> Goal:
     rank = RANK_GOAL * mean
     if rank_bound * slow_D.min() > mean:
         rank = max(rank, RANK_GOAL_OVER_BOUND * rank_bound * slow_D.min())
+    rank += limits.extra * pipeline_excess(step, num_ranks, limits.mean) * slow_D.min()
     return Goal(rank, BIN_GOAL_OVER_BOUND * bin_bound, rank_bound, bin_bound)
+
+
+@compiled
+def pipeline_excess(step: Step, num_ranks: int, mean: float) -> float:
+    """What a rank's costliest microbatch is above the mean, in the mean of the ranks, if documents alone decide it.
+
+    The costliest documents, one a rank, can be evened out between ranks, not removed; what bins add can be levelled
+    nearly to the mean.
+    """
+    excess = 0.0
+    for i in step.order_N[:num_ranks]:
+        excess += max(step.cost_N[i] - mean, EVEN_BINS * mean)
+    return excess / num_ranks
 
 
 @compiled
@@ -93,9 +108,6 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
     """
     room = len(slow_D) * limits.per_rank * limits.capacity
     packed = deal_packed(step, packed_N, slow_D, limits)
-    if limits.extra > 0:  # what costly microbatches add to a pipeline's time can be evened out, not removed
-        rank = max(goal.rank, RANK_GOAL * packed.bins.key_D.mean())
-        goal = Goal(rank, goal.bin, goal.rank_bound, goal.bin_bound)
     if room - step.size_N.sum() < LEAST_SLACK * room and packed.bins.cost_B.max() <= goal.bin:
         level_by_bins(packed.bins, goal.rank)
         packed = judged(step, packed, goal)
