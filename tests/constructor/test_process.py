@@ -60,7 +60,7 @@ def test_main_when_started_then_it_announces_where_it_serves(
 def test_main_when_terminated_then_it_takes_leave_and_ends_with_zero(start: Start, planner: FakePlanner) -> None:
     child = start()
     child.send_signal(signal.SIGTERM)
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
     assert not planner.constructors
 
 
@@ -69,7 +69,7 @@ def test_main_when_the_parents_pipe_closes_then_it_ends(start: Start) -> None:
     child = start()
     assert child.stdin is not None
     child.stdin.close()
-    child.wait(10)
+    child.wait(60)
 
 
 def test_main_when_the_host_is_not_loopback_then_it_is_refused() -> None:

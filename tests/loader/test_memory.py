@@ -62,7 +62,7 @@ def write_ids(path: Path, lengths: list[int], *, row_group_size: int) -> Path:
 
 def resident_chunk_bytes() -> int:
     gc.collect()
-    return sum(each.tokens_T.nbytes for each in gc.get_objects() if isinstance(each, Chunk))
+    return sum(each.tokens_T.nbytes for each in gc.get_objects() if type(each) is Chunk)
 
 
 def test_measure_when_rows_are_large_then_memory_stays_within_the_window_and_one_chunk(

@@ -131,7 +131,7 @@ def test_need_metadata_when_raised_then_every_hungry_source_is_asked(make_rig: M
     with pytest.raises(NeedMetadata) as need:
         rig.planner.plan_next()
     assert [demand.source for demand in need.value.demands] == [0, 1]
-    assert all(d.rows_per_lane * len(d.cursors) >= 64 for d in need.value.demands)
+    assert all(d.rows_per_lane * len(d.cursors) >= 8 for d in need.value.demands)
     assert need.value.demands[0].cursors == [[0, 0, 0, 0], [1, 0, 0, 0]]
 
 

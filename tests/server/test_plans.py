@@ -459,4 +459,4 @@ def test_stop_when_long_polls_are_open_then_quick(start: Callable[..., Cluster])
     topic = "run/train"
     wait_for(lambda: cluster.server.planner.store.bulletin.seen(topic) > 0, what="the stream to open")
     cluster.server.stop()
-    assert ended.wait(10)
+    assert ended.wait(60)
