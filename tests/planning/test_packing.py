@@ -88,7 +88,7 @@ def test_epoch_when_finite_then_every_token_is_served_once(
 
 
 @pytest.mark.parametrize("lengths", [lognormal, pareto, bimodal])
-@pytest.mark.parametrize("num_bins", [1, 2, 8])
+@pytest.mark.parametrize("num_bins", [1, 2, 4, 8])
 def test_queue_when_pieces_wait_then_never_longer_than_two_steps(
     make_rig: Make, spec_of: Make, lengths: Callable[..., np.ndarray], num_bins: int
 ) -> None:

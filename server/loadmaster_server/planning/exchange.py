@@ -8,7 +8,6 @@ Best fit leaves room in every bin where pieces are few and long: with Pareto len
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +15,17 @@ import numpy.typing as npt
 from .columns import Int64Array
 
 MOST_WAITING = 64
-MOST_PLACED = 12
+MOST_PLACED = 64
 MOST_BINS = 128
 
 
 def exchange(
     size_N: Int64Array, bin_N: Int64Array, may_wait_N: npt.NDArray[np.bool_], capacity: int, num_bins: int, goal: int
 ) -> None:
-    """Exchange, bin by bin from the roomiest, what gains most, until the bins hold `goal` or nothing gains.
+    """Choose anew what lies in a bin, from the roomiest on, until the bins hold `goal` or nothing gains.
 
-    Up to two pieces of a bin give way to the waiting ones that fill its room best (subset sum). Deterministic; ties go
-    to the earlier pieces and the lower bin.
+    Of a bin's pieces that may wait and those that wait already it gets the set that fills it best (subset sum).
+    Deterministic; ties go to the bin's own pieces, the longer ones first, and to the lower bin.
 
     Args:
         size_N: Shape (N,), int64, pieces in units of the alignment, >= 1.
@@ -44,33 +43,22 @@ def exchange(
 
 
 def _refill(b: int, free: int, size_N: Int64Array, bin_N: Int64Array, may_wait_N: npt.NDArray[np.bool_]) -> int:
-    """Do the best exchange in bin `b`; returns its gain, 0 when there is none."""
-    waiting = _longest(np.flatnonzero(bin_N < 0), size_N, MOST_WAITING)
+    """Choose anew, in bin `b`, among its own pieces and those that wait; returns the gain, 0 when there is none."""
     placed = _longest(np.flatnonzero((bin_N == b) & may_wait_N), size_N, MOST_PLACED)
-    sums = _sums(size_N[waiting].tolist())
-    best_gain, best_given = 0, tuple[int, ...]()
-    for given, size in _bundles(placed, size_N):
-        gain = _best_sum(sums[-1], free + size) - size
-        if gain > best_gain:
-            best_gain, best_given = gain, given
-    if best_gain:
-        room = best_gain + int(size_N[list(best_given)].sum())
-        bin_N[list(best_given)] = -1
-        bin_N[[waiting[i] for i in _members(sums, size_N[waiting].tolist(), room)]] = b
-    return best_gain
+    waiting = _longest(np.flatnonzero(bin_N < 0), size_N, MOST_WAITING)
+    pieces = np.array(placed + waiting, np.int64)
+    sums, placed_size = _sums(size_N[pieces].tolist()), int(size_N[placed].sum())
+    best = _best_sum(sums[-1], free + placed_size)
+    if best > placed_size:
+        bin_N[placed] = -1
+        bin_N[pieces[list(_members(sums, size_N[pieces].tolist(), best))]] = b
+    return best - placed_size
 
 
 def _longest(pieces: Int64Array, size_N: Int64Array, most: int) -> list[int]:
     order = np.argsort(-size_N[pieces], kind="stable")[:most]
     chosen: list[int] = pieces[order].tolist()
     return chosen
-
-
-def _bundles(placed: Sequence[int], size_N: Int64Array) -> Iterator[tuple[tuple[int, ...], int]]:
-    """No piece, every one, every two, with their size."""
-    for count in range(3):
-        for given in combinations(placed, count):
-            yield given, sum(int(size_N[piece]) for piece in given)
 
 
 def _sums(size_W: Sequence[int]) -> list[int]:

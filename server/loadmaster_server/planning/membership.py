@@ -85,7 +85,7 @@ def plan_membership(feeds: Sequence[SourceFeed], rules: StreamRules, state: Plan
 def _draw_and_pack(
     feeds: Sequence[SourceFeed], rules: StreamRules, state: PlannerState, shape: StepShape
 ) -> tuple[Draw, PieceTable, PieceTable, Int64Array]:
-    """Draw and pack, and again with a little more for as long as the bins do not fill.
+    """Draw and pack, and again with more for as long as the bins do not fill; of all that, the fullest bins.
 
     Returns:
         The draw, the pieces offered (queue and draw), the same as packed (possibly cut), and the bin of each.
@@ -93,6 +93,7 @@ def _draw_and_pack(
     queue, shares_S = cut_to(state.queue, shape.row_len), rules.shares_at(shape.step)
     drawn = nothing_drawn(feeds, shares_S, state.credit_S, has_ended=state.has_ended)
     offered, held_N = queue, _held(queue, shape, has_ended=state.has_ended)
+    most = -1
     for level in shape.draw_levels:
         amount, is_lacking = level - _amount(offered, shape, held_N), True
         while is_lacking and not drawn.has_ended:
@@ -102,9 +103,12 @@ def _draw_and_pack(
             amount = level - _amount(offered, shape, held_N)
             is_lacking = held_N is not None and amount > 0
         pieces, bin_N = _pack(offered, shape, held_N)
-        if drawn.has_ended or _placed_amount(pieces, bin_N, shape) >= shape.is_full_at:
+        placed = _placed_amount(pieces, bin_N, shape)
+        if placed > most or drawn.has_ended:
+            most, best = placed, (drawn, offered, pieces, bin_N)
+        if drawn.has_ended or placed >= shape.is_full_at:
             break
-    return drawn, offered, pieces, bin_N
+    return best
 
 
 def _held(offered: PieceTable, shape: StepShape, *, has_ended: bool) -> BoolArray | None:

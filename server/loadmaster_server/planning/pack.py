@@ -37,8 +37,8 @@ def pack(pieces: PieceTable, shape: StepShape) -> tuple[PieceTable, Int64Array]:
     order_N = packing_order(size_N, pieces.values_NP[:, DRAWN_AT])
     bin_N = np.empty(len(pieces), np.int64)
     bin_N[order_N] = best_fit(size_N[order_N], shape.num_bins, capacity)
-    is_fresh_N = pieces.values_NP[:, DRAWN_AT] == shape.step
-    exchange(size_N, bin_N, is_fresh_N, capacity, shape.num_bins, -(-shape.is_full_at // shape.align))
+    may_wait_N = pieces.values_NP[:, DRAWN_AT] >= shape.step - shape.has_several_bins
+    exchange(size_N, bin_N, may_wait_N, capacity, shape.num_bins, -(-shape.is_full_at // shape.align))
     return pieces, bin_N
 
 

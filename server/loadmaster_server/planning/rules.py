@@ -15,6 +15,8 @@ from .place_tree import ClientPlaceTree
 MAX_BINS = 1 << 16
 GOAL_OCCUPANCY = 0.993
 OVERDRAW_LEVELS = (1, 2, 4, 8, 16)
+MORE_LEVELS = (32, 64, 128)
+SEVERAL_BINS = 8
 _MAX_STEPS_CHECKED = 100_000
 
 
@@ -59,7 +61,15 @@ class StepShape:
         whole = self.num_bins * self.capacity
         if self.layout is Layout.CONCAT:
             return [whole]
-        return [whole + int(whole * self.overdraw * times) for times in OVERDRAW_LEVELS]
+        levels = OVERDRAW_LEVELS + MORE_LEVELS * self.has_several_bins
+        return [whole + int(whole * self.overdraw * times) for times in levels]
+
+    @property
+    def has_several_bins(self) -> bool:
+        """A step may draw as much as another one holds, and pieces wait twice for its sake: not where bins are few,
+        because pieces as long as a bin would wait for longer.
+        """
+        return self.num_bins >= SEVERAL_BINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
