@@ -34,7 +34,7 @@ READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 RANK_PROGRAM = """\
 import runpy, sys, threading
-from loadmaster_flight.wire.flight import end_with_parent
+from loadmaster_flight.wire.ending import end_with_parent
 end_with_parent(threading.Event())
 sys.argv.pop(0)
 runpy.run_path(sys.argv[0], run_name="__main__")

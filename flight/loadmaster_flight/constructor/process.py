@@ -6,15 +6,14 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from loadmaster_flight.wire.actor import ActorLink, ActorReport
 from loadmaster_flight.wire.control import Role
-from loadmaster_flight.wire.flight import end_with_parent, loopback_only, tune_process
+from loadmaster_flight.wire.ending import stop_event
+from loadmaster_flight.wire.flight import loopback_only, tune_process
 from loadmaster_flight.wire.http import PlannerClient
 
 from .engine import ConstructorEngine
@@ -63,11 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    if args.parent_pipe:
-        end_with_parent(stop)
+    stop = stop_event(has_parent_pipe=args.parent_pipe)
     with ConstructorProcess(args.planner, host=args.host, port=args.port) as process:
         if args.ready_file:
             _announce(args.ready_file, process.service.address)

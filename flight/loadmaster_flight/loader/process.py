@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,7 +15,8 @@ from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..wire.actor import ActorLink, ActorReport
 from ..wire.control import Role
-from ..wire.flight import end_with_parent, loopback_only, tune_process
+from ..wire.ending import stop_event
+from ..wire.flight import loopback_only, tune_process
 from .engine import LoaderEngine
 from .runs import OpenRuns
 from .service import LoaderService
@@ -85,11 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     loopback_only(f"grpc://{args.host}:{args.port}")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(1) if stop.is_set() else stop.set())
-    if args.parent_pipe:
-        end_with_parent(stop)
+    stop = stop_event(has_parent_pipe=args.parent_pipe)
     cache_dir = args.state_dir / "cache" if args.state_dir else None
     with LoaderProcess(
         args.planner, host=args.host, port=args.port, cache_dir=cache_dir, workers=args.workers

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -222,18 +221,3 @@ def tune_process() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 1 << 30)
         libc.mallopt(-1, (1 << 31) - 1)
-
-
-def end_with_parent(stop: threading.Event) -> None:
-    """Set `stop` when standard input reaches its end: the parent that held the pipe is gone. Exits hard after 3 s."""
-
-    def watch() -> None:
-        fd = sys.stdin.fileno()
-        with contextlib.suppress(OSError):
-            while os.read(fd, 4096):
-                pass
-        stop.set()
-        threading.Event().wait(3.0)
-        os._exit(3)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

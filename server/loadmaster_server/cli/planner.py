@@ -6,14 +6,12 @@ import argparse
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
-from loadmaster_flight.wire.flight import end_with_parent
 
 from ..serving import PlannerServer
 from ..settings import STATE_DIR, PlannerSettings
@@ -29,11 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = _parse(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    if args.parent_pipe:
-        end_with_parent(stop)
+    stop = stop_event(has_parent_pipe=args.parent_pipe)
     try:
         with PlannerServer(_settings(args)) as server:
             if args.ready_file:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import logging
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from rich.live import Live
 from loadmaster.cli.actors import list_actors
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import StreamView
+from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
-from loadmaster_flight.wire.flight import end_with_parent
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_server.launch import ClusterSize, LocalCluster
 
@@ -34,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     """Entry point of the sub-command; returns the exit code."""
     args = _parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    stop = _stop_event(has_parent_pipe=args.parent_pipe)
+    stop = stop_event(has_parent_pipe=args.parent_pipe)
     console = Console(stderr=args.json)
     spec, manifests = open_run(Path(args.run))
     cluster = LocalCluster(
@@ -48,16 +47,6 @@ def main(argv: Sequence[str]) -> int:
         _announce(args, cluster, spec, console)
         _watch(cluster, spec, stop, console)
     return 0
-
-
-def _stop_event(*, has_parent_pipe: bool) -> threading.Event:
-    """Set by SIGINT and SIGTERM, and with a parent's pipe by its end."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    if has_parent_pipe:
-        end_with_parent(stop)
-    return stop
 
 
 def _parser() -> argparse.ArgumentParser:
