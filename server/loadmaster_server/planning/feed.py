@@ -163,16 +163,27 @@ class SourceFeed:
         self._ok_N = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.OK)
         self._ok_tokens_N = rows.values_NF[self._ok_N, TOKENS]
         self._last_epoch = int(rows.values_NF[-1, EPOCH]) if len(rows) else 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """The next draw begins at the state; with hundreds of sources most of them are not drawn from in a step."""
+        state = self.state
+        self._head = Head(offset=state.head_offset, yielded_epoch=state.yielded_epoch, is_exhausted=state.is_exhausted)
+        self._stock: tuple[Head, int | None, Stock] | None = None
 
     # -- drawing
 
     def head(self) -> Head:
         """A fresh draw position at the committed state."""
-        state = self.state
-        return Head(offset=state.head_offset, yielded_epoch=state.yielded_epoch, is_exhausted=state.is_exhausted)
+        return self._head
 
     def stock(self, head: Head, *, longest: int | None) -> Stock:
         """Samples that may be drawn without another look, as far as they have arrived; see `peek`."""
+        if self._stock is None or self._stock[0] is not head or self._stock[1] != longest:
+            self._stock = (head, longest, self._stock_from(head, longest))
+        return self._stock[2]
+
+    def _stock_from(self, head: Head, longest: int | None) -> Stock:
         tokens_K, place_K = self._ok_tokens_N[head.place :], None
         if longest is not None and len(tokens_K) and tokens_K.max() > longest:
             at_K = np.flatnonzero(tokens_K <= longest)
@@ -249,6 +260,7 @@ class SourceFeed:
     def forgive_bad_rows(self) -> None:
         """Go on after too many bad rows: a person has looked at them, or the log says that it went on."""
         self._bad.forgive()
+        self._begin()
 
     # -- committing
 
@@ -264,6 +276,7 @@ class SourceFeed:
         self.rows = self.rows.take(slice(head.consumed, None))
         num_ok = int(np.searchsorted(self._ok_N, head.consumed))
         self._ok_N, self._ok_tokens_N = self._ok_N[num_ok:] - head.consumed, self._ok_tokens_N[num_ok:]
+        self._begin()
         return _NO_ROWS if num_ok == len(consumed) and longest is None else _not_served(consumed, longest)
 
     def _state_after(self, head: Head, values_NF: Int64Array, longest: int | None) -> SourceState:

@@ -18,6 +18,9 @@ from .rules import StreamRules
 STEPS_AHEAD = 2
 LEAST_ROWS = 8
 """Asked of a source of which nothing is known yet: of long documents more would delay the first step."""
+FEW_ROWS = 64
+"""Kept of a source that is drawn from rarely, as far as they are a quarter of a step: with hundreds of sources one of
+them would run dry at every step."""
 MOST_ROWS = 1 << 20
 _GUESSED_TOKENS = 512.0
 _MAX_DOUBLINGS = 8
@@ -48,8 +51,11 @@ def demands_of(
         num_attempts: How often this step has failed for want of rows: each time twice as many are asked for.
     """
     demands: list[Demand] = []
+    shape = rules.shape_at(step)
+    quarter = shape.num_bins * shape.capacity / 4
     for feed, rows in zip(feeds, rows_per_step(feeds, rules, step), strict=True):
-        wanted = min(MOST_ROWS, max(LEAST_ROWS, math.ceil(STEPS_AHEAD * rows)))
+        few = min(FEW_ROWS, int(quarter / feed.tokens_per_row)) if feed.tokens_per_row else 0
+        wanted = min(MOST_ROWS, max(LEAST_ROWS, few, math.ceil(STEPS_AHEAD * rows)))
         lacking = wanted - feed.num_buffered
         if feed.source in missing:
             growth = 1 << min(num_attempts, _MAX_DOUBLINGS)
