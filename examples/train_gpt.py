@@ -195,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.evaluate:
         say(f"evaluation {options.evaluate}  loss {evaluate(model, options, options.evaluate):6.3f}")
     if dist.is_initialized():
+        dist.barrier()  # rank 0 holds the store that the others still talk to
         dist.destroy_process_group()
     return 0
 
