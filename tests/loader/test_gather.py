@@ -142,6 +142,7 @@ def test_metadata_when_parts_are_joined_has_a_row_a_sample_and_lane_ends(make_ch
         "num_tokens": [5, 0, 4, 0],
         "loss_spans": [[1, 3], None, None, None],
         "size_bytes": [20, 0, 16, 0],
+        "image_patches": [None] * 4,
     }
 
 

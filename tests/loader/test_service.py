@@ -172,9 +172,8 @@ def test_materialize_when_step_is_large_sends_several_messages(
 def test_messages_when_cut_keep_every_piece_and_stay_near_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "MESSAGE_BYTES", 400)
     lengths = [10, 20, 500, 30, 40, 50, 60]
-    rows = [
-        dict.fromkeys(PIECES.names, 0) | {"tokens": [0] * n, "loss_spans": None, "is_masked": False} for n in lengths
-    ]
+    blank = {field.name: None if field.nullable else 0 for field in PIECES} | {"is_masked": False}
+    rows = [blank | {"tokens": [0] * n} for n in lengths]
     batch = pa.RecordBatch.from_pylist(rows, PIECES)
     found = [[len(tokens) for tokens in part.column("tokens").to_pylist()] for part in service_module.messages(batch)]
     assert [n for part in found for n in part] == lengths

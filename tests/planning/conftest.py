@@ -81,7 +81,7 @@ def _lane_end(lane: int) -> dict[str, object]:
 
 
 def to_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    columns = [pa.array([row[f.name] for row in rows], f.type) for f in METADATA]
+    columns = [pa.array([row.get(f.name) for row in rows], f.type) for f in METADATA]
     return pa.RecordBatch.from_arrays(columns, schema=METADATA)
 
 

@@ -139,7 +139,7 @@ def test_feed_when_the_batch_is_not_metadata_then_it_is_refused(make_rig: Make, 
     planner = make_rig(spec_of(1), [[100]]).planner
     with pytest.raises(BadRequestError, match="must have the schema METADATA"):
         planner.feed(batch_of([]).select(["source"]))
-    row = dict.fromkeys(METADATA.names, 0) | {"reason": None, "loss_spans": None}
+    row = dict.fromkeys(METADATA.names, 0) | {"reason": None, "loss_spans": None, "image_patches": None}
     with pytest.raises(BadRequestError, match="num_tokens must be at least 1"):
         planner.feed(batch_of([row]))
     with pytest.raises(BadRequestError, match=r"source must be in \[0, 1\), got 4"):

@@ -9,7 +9,7 @@ from loadmaster_server.planning.rows import VALID, tables_of
 
 
 def _batch(spans: list[list[int] | None], *, num_tokens: int) -> pa.RecordBatch:
-    fixed = {"reason": None, "verdict": 0, "num_tokens": num_tokens}
+    fixed = {"reason": None, "verdict": 0, "num_tokens": num_tokens, "image_patches": None}
     columns = [
         pa.array(spans if f.name == "loss_spans" else [fixed.get(f.name, 0)] * len(spans), f.type) for f in METADATA
     ]

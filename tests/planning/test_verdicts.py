@@ -148,7 +148,8 @@ def test_verdicts_when_recalled_then_rows_that_measure_well_now_are_left_out_aga
 
 
 def test_verdicts_when_a_sample_measures_well_in_a_later_epoch_then_the_first_one_stands(batch_of: Make) -> None:
-    known, row = KnownVerdicts(), dict.fromkeys(METADATA.names, 0) | {"loss_spans": None, "reason": None}
+    known = KnownVerdicts()
+    row = dict.fromkeys(METADATA.names, 0) | {"loss_spans": None, "reason": None, "image_patches": None}
     bad = row | {"epoch": 1, "shard": 2, "row": 5, "verdict": Verdict.BAD, "reason": "broken"}
     too_long = row | {"row": 6, "verdict": Verdict.SKIPPED, "num_tokens": 9, "reason": "too long"}
     ((_, table),) = tables_of(batch_of([bad, too_long]))

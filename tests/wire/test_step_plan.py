@@ -16,6 +16,7 @@ from loadmaster_flight.wire.step_plan import (
     WHOLE,
     Pieces,
     StepPlan,
+    Units,
     decode_plans,
     encode_plans,
     plans_from_bytes,
@@ -37,6 +38,8 @@ def plans(draw: st.DrawFn) -> StepPlan:
             rows.append((source, epoch, (shard + block) % 3, shard, block, pos, first, num))
     bins = draw(st.lists(st.integers(0, dp * per_rank - 1), min_size=len(rows), max_size=len(rows)))
     columns = np.array([(*row, b) for row, b in zip(rows, bins, strict=True)], np.int64).reshape(len(rows), 9)
+    units_N = np.array(draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))), np.int64)
+    ranks = draw(st.lists(st.integers(0, 7), min_size=int(units_N.sum()), max_size=int(units_N.sum())))
     pieces = Pieces(**{name: columns[:, i].copy() for i, name in enumerate(PIECE_COLUMNS)})
     return StepPlan(
         step=draw(st.integers(0, 1 << 40)),
@@ -50,12 +53,15 @@ def plans(draw: st.DrawFn) -> StepPlan:
         weights_S=np.array(draw(st.lists(st.integers(0, 1 << 30), min_size=4, max_size=4)), np.int64),
         source_tokens_S=np.arange(4),
         pieces=pieces.take(pieces.canonical_order()),
+        units=Units(piece_U=np.repeat(np.arange(len(rows)), units_N), rank_U=np.array(ranks, np.int64)),
     ).with_digest()
 
 
 def assert_equal(a: StepPlan, b: StepPlan) -> None:
     for name in PIECE_COLUMNS:
         np.testing.assert_array_equal(getattr(a.pieces, name), getattr(b.pieces, name), err_msg=name)
+    for name in ("piece_U", "rank_U"):
+        np.testing.assert_array_equal(getattr(a.units, name), getattr(b.units, name), err_msg=name)
     np.testing.assert_array_equal(a.weights_S, b.weights_S)
     np.testing.assert_array_equal(a.source_tokens_S, b.source_tokens_S)
     names = ("step", "digest", "revision", "is_final", "num_bins", "seq_len", "dp", "num_tokens", "global_valid_tokens")
@@ -137,3 +143,29 @@ def test_bytes_when_samples_are_masked_then_they_come_along_and_the_digest_stays
     assert found.of_ranks({0}).of_partitions([(0, 0, 2)]).masked == masked.masked
     assert found.with_digest().digest == plan.digest
     assert_equal(found, masked)
+
+
+@given(plan=plans(), encoder_rank=st.integers(0, 7))
+def test_of_ranks_when_a_rank_encodes_images_then_their_pieces_are_there_with_all_their_units(
+    plan: StepPlan, encoder_rank: int
+) -> None:
+    part = plan.of_ranks({0}, {encoder_rank})
+    is_mine_N = plan.pieces.bin // plan.bins_per_rank == 0
+    is_mine_N[plan.units.piece_U[plan.units.rank_U == encoder_rank]] = True
+    kept = plan.pieces.take(is_mine_N)
+    np.testing.assert_array_equal(part.pieces.pos, kept.pos)
+    np.testing.assert_array_equal(part.pieces.source, kept.source)
+    ranks = [plan.units.rank_U[plan.units.piece_U == i].tolist() for i in np.flatnonzero(is_mine_N)]
+    assert [part.units.rank_U[part.units.piece_U == i].tolist() for i in range(len(part.pieces))] == ranks
+
+
+def test_digest_when_only_an_encoder_rank_differs_then_it_differs() -> None:
+    def plan(rank: int) -> StepPlan:
+        pieces = Pieces(**{name: np.array([WHOLE if name == "num_tokens" else 0]) for name in PIECE_COLUMNS})
+        numbers = {"step": 0, "num_bins": 1, "seq_len": 64, "dp": 1, "num_tokens": 9, "global_valid_tokens": 8}
+        units = Units(piece_U=np.zeros(1, np.int64), rank_U=np.array([rank]))
+        shares = {"weights_S": np.ones(1, np.int64), "source_tokens_S": np.ones(1, np.int64)}
+        return StepPlan(**numbers, **shares, pieces=pieces, units=units).with_digest()  # type: ignore[arg-type]
+
+    assert plan(0).digest != plan(1).digest
+    assert replace(plan(0), units=Units.empty()).with_digest().digest != plan(0).digest

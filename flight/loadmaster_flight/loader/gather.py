@@ -17,6 +17,8 @@ from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, MaskedSample, Pieces
 from .chunk import BoolArray, Chunk, Int32Array, Int64Array, SpanTable
 
+MEDIA_COLUMNS = ("reason", "media_kind", "media_grid", "media_start", "media_units", "pixels", "audio")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cargo:
@@ -71,6 +73,7 @@ def gather_pieces(step: int, pieces: Pieces, cargo: Cargo, *, source_names: Sequ
     kind = PIECES.field("tokens").type
     arrays["tokens"] = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(tokens_T), type=kind)
     arrays["loss_spans"] = _spans(pieces, cut, cargo).to_arrow()
+    arrays |= {name: pa.nulls(num, PIECES.field(name).type) for name in MEDIA_COLUMNS}
     return pa.RecordBatch.from_arrays([arrays[name] for name in PIECES.names], schema=PIECES)
 
 

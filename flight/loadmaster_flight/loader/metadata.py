@@ -79,6 +79,7 @@ def metadata_batch(parts: Sequence[LanePart]) -> pa.RecordBatch:
     arrays = {name: pa.array(_as(name, values)) for name, values in columns.items()}
     arrays["reason"] = pa.array([reason for part in parts for reason in _reasons(part)], pa.string())
     arrays["loss_spans"] = SpanTable.concat([p.chunk.spans.part(p.start, p.stop) for p in parts]).to_arrow()
+    arrays["image_patches"] = pa.nulls(len(arrays["row"]), METADATA.field("image_patches").type)
     return pa.RecordBatch.from_arrays([arrays[name] for name in METADATA.names], schema=METADATA)
 
 

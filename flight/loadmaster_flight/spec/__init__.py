@@ -3,6 +3,7 @@
 from .batch import BatchSpec, Layout, OverLong
 from .loading import load_run_spec
 from .manifest import ShardInfo, SourceManifest, UnitKind
+from .media import AudioSpec, MediaSpec, OverMax, PixelType, VisionLayout, VisionSpec
 from .mesh import MeshSpec
 from .network import BackboneSpec, EncoderSpec, ModelSpec
 from .run import BudgetSpec, EvaluationSpec, RunSpec, UntilSpec
@@ -10,6 +11,7 @@ from .schedule import Knot, Ramp, Shape
 from .source import OnExhausted, SourceFormat, SourceSpec, TransformSpec
 
 __all__ = [
+    "AudioSpec",
     "BackboneSpec",
     "BatchSpec",
     "BudgetSpec",
@@ -17,10 +19,13 @@ __all__ = [
     "EvaluationSpec",
     "Knot",
     "Layout",
+    "MediaSpec",
     "MeshSpec",
     "ModelSpec",
     "OnExhausted",
     "OverLong",
+    "OverMax",
+    "PixelType",
     "Ramp",
     "RunSpec",
     "Shape",
@@ -31,5 +36,7 @@ __all__ = [
     "TransformSpec",
     "UnitKind",
     "UntilSpec",
+    "VisionLayout",
+    "VisionSpec",
     "load_run_spec",
 ]

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from .batch import BatchSpec
+from .batch import BatchSpec, Layout
+from .media import MediaSpec
 from .mesh import MeshSpec
 from .model import SpecModel, near, refuse
 from .network import ModelSpec
@@ -81,6 +82,8 @@ class RunSpec(SpecModel):
     mesh: MeshSpec = MeshSpec()
     strategy: Annotated[str, Field(min_length=1)] = "llm_balance"
     """How a step's pieces are placed on the ranks: a built-in strategy, or `package.module:function`."""
+    media: MediaSpec = MediaSpec()
+    """What becomes of images, video and audio."""
     model: ModelSpec = ModelSpec()
     """Sizes of the networks, which say what a document costs."""
     until: UntilSpec = UntilSpec()
@@ -102,7 +105,7 @@ class RunSpec(SpecModel):
 
     @model_validator(mode="after")
     def _names_agree(self) -> RunSpec:
-        refuse(itertools.chain(self._weight_faults(), self._evaluation_faults()))
+        refuse(itertools.chain(self._weight_faults(), self._evaluation_faults(), self._media_faults()))
         return self
 
     def _weight_faults(self) -> Iterator[str]:
@@ -122,6 +125,16 @@ class RunSpec(SpecModel):
             for source in evaluation.sources:
                 if source not in self.sources:
                     yield f"evaluation.{name}.sources names no source {source!r}; {near(source, self.sources)}"
+
+    def _media_faults(self) -> Iterator[str]:
+        for name, source in self.sources.items():
+            columns = source.transform
+            for kind, given in (("image", columns.image), ("video", columns.video), ("audio", columns.audio)):
+                section = "audio" if kind == "audio" else "vision"
+                if given and getattr(self.media, section) is None:
+                    yield f"media.{section} must say what becomes of sources.{name}.transform.{kind}, got none"
+            if columns.has_media and self.batch.layout is Layout.CONCAT:
+                yield f"batch.layout must be pack or pad where a source ({name}) has media, got concat, which cuts them"
 
     @property
     def source_names(self) -> list[str]:

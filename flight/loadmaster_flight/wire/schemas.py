@@ -22,8 +22,20 @@ class Verdict(IntEnum):
     LANE_END = 3
 
 
+class MediaKind(IntEnum):
+    """What a media item of a sample is."""
+
+    IMAGE = 0
+    VIDEO = 1
+    AUDIO = 2
+
+
 def _list(value: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("item", value, nullable=False))
+
+
+GRID = pa.list_(pa.field("item", pa.int32(), nullable=False), 3)
+"""(t, h, w) of an image or video in patches before merging; (frames, 1, 1) of audio."""
 
 
 METADATA = pa.schema(
@@ -42,9 +54,13 @@ METADATA = pa.schema(
         pa.field("num_tokens", pa.int32(), nullable=False),
         pa.field("loss_spans", _list(pa.int32())),  # [start, stop) pairs of target tokens; null: all of them
         pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("image_patches", _list(pa.int32())),  # patches of each unit (see `wire.media`), null: no media
     ]
 )
-"""What measuring yields: one row a sample, never payload. A LANE_END row has shard = block = pos = row = -1."""
+"""What measuring yields: one row a sample, never payload. A LANE_END row has shard = block = pos = row = -1.
+
+A sample with media has `image_patches`, empty where its media are audio alone: it is never cut.
+"""
 
 PIECES = pa.schema(
     [
@@ -61,9 +77,19 @@ PIECES = pa.schema(
         pa.field("tokens", pa.large_list(pa.field("item", pa.int32(), nullable=False)), nullable=False),
         pa.field("loss_spans", _list(pa.int32())),  # relative to first_token; null: all of them
         pa.field("is_masked", pa.bool_(), nullable=False),  # content failed when materialized: length kept, loss 0
+        pa.field("reason", pa.string()),  # why it is masked
+        pa.field("media_kind", _list(pa.uint8())),  # one a media item, values of `MediaKind`; null: no media
+        pa.field("media_grid", _list(GRID)),
+        pa.field("media_start", _list(pa.int32())),  # first placeholder of each item, from the sample's first token
+        pa.field("media_units", _list(pa.int32())),  # the sample's units whose pixels are here, ascending
+        pa.field("pixels", pa.large_binary()),  # of these units, one after the other
+        pa.field("audio", pa.large_binary()),  # int16 frames of all audio items, one after the other
     ]
 )
-"""What materializing yields: `tokens` holds num_tokens values, or one more where the sample goes on after the piece."""
+"""What materializing yields: `tokens` holds num_tokens values, or one more where the sample goes on after the piece.
+
+A piece that is sent for its pixels alone has no tokens: its document is built elsewhere.
+"""
 
 _I32, _U16, _I64 = pa.int32(), pa.uint16(), pa.int64()
 
@@ -91,9 +117,12 @@ STEP_PLAN = pa.schema(
         pa.field("cut_piece", _list(_I32), nullable=False),  # index of a piece that is not a whole sample
         pa.field("cut_first", _list(_I32), nullable=False),
         pa.field("cut_tokens", _list(_I32), nullable=False),
+        pa.field("media_piece", _list(_I32), nullable=False),  # index of a piece whose images are encoded elsewhere
+        pa.field("media_units", _list(_I32), nullable=False),  # how many units it has
+        pa.field("unit_rank", _list(_U16), nullable=False),  # the rank that encodes each of them
     ]
 )
-"""One row a step: ranges of whole samples, one bin a piece, and the cut pieces as exceptions."""
+"""One row a step: ranges of whole samples, one bin a piece, the cut pieces as exceptions, and who encodes images."""
 
 
 def batch_schema(*, seq_len: int) -> pa.Schema:

@@ -1,6 +1,6 @@
 """One step's loading plan as arrays, and its compact Arrow form.
 
-# N = pieces, R = ranges, S = sources
+# N = pieces, R = ranges, S = sources, U = units of media, M = pieces with media
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ PIECE_COLUMNS = ("source", "epoch", "lane", "shard", "block", "pos", "first_toke
 MaskedSample = tuple[int, int, int, int, int]
 _MASKED = b"masked"
 _RANGE_COLUMNS = ("source", "epoch", "lane", "shard", "block", "pos")
+_SHORT = ("bins", "unit_rank")
 WHOLE = -1
 """num_tokens of a piece that is a whole sample: its length is known to whoever measured it."""
 
@@ -62,6 +63,32 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """Units of media (see `wire.media`) that a strategy gave to ranks of their own, in the order of the pieces.
+
+    Attributes:
+        piece_U: Shape (U,), int64, index of the piece that each belongs to; ascending, all units of a piece.
+        rank_U: Shape (U,), int64, the rank of the mesh that encodes it.
+    """
+
+    piece_U: Int64Array
+    rank_U: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.piece_U)
+
+    def of_pieces(self, keep_N: npt.NDArray[np.bool_]) -> Units:
+        """The units of the pieces that are kept, as indexes into these."""
+        mine_U = keep_N[self.piece_U]
+        new_N = np.cumsum(keep_N) - 1
+        return Units(piece_U=new_N[self.piece_U[mine_U]], rank_U=self.rank_U[mine_U])
+
+    @staticmethod
+    def empty() -> Units:
+        return Units(piece_U=np.zeros(0, np.int64), rank_U=np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
     """Which piece goes to which bin of one step. Bin b belongs to dp rank b // (num_bins // dp).
 
@@ -73,6 +100,7 @@ class StepPlan:
         weights_S: Shape (S,), the mixture in force, fixed point with 2**30 = 1.
         source_tokens_S: Shape (S,), real tokens placed per source.
         pieces: In canonical order.
+        units: Who encodes which image; empty where images go with their documents.
         masked: Samples (source, epoch, shard, block, row) whose content failed when they were made: they are served
             without loss, now and ever again. Journaled later than the plan, so no part of it or of its digest.
     """
@@ -89,6 +117,7 @@ class StepPlan:
     weights_S: Int64Array
     source_tokens_S: Int64Array
     pieces: Pieces
+    units: Units = field(default_factory=Units.empty)
     masked: tuple[MaskedSample, ...] = ()
 
     @property
@@ -99,10 +128,14 @@ class StepPlan:
         """The same plan with its digest filled in."""
         return replace(self, digest=_digest(self))
 
-    def of_ranks(self, dp_ranks: set[int]) -> StepPlan:
-        """The part of the plan whose bins belong to `dp_ranks`."""
+    def of_ranks(self, dp_ranks: set[int], encoder_ranks: Iterable[int] = ()) -> StepPlan:
+        """The part of the plan whose bins belong to `dp_ranks`, or that has a unit which `encoder_ranks` encode."""
         ranks = np.array(sorted(dp_ranks), np.int64)
-        return replace(self, pieces=self.pieces.take(np.isin(self.pieces.bin // self.bins_per_rank, ranks)))
+        keep_N = np.isin(self.pieces.bin // self.bins_per_rank, ranks)
+        if len(self.units):
+            is_mine_U = np.isin(self.units.rank_U, np.array(sorted(encoder_ranks), np.int64))
+            keep_N[self.units.piece_U[is_mine_U]] = True
+        return self._of_pieces(keep_N)
 
     def of_partitions(self, partitions: Iterable[Sequence[int]]) -> StepPlan:
         """The part whose lanes belong to the named partitions: (source, k, P) owns lanes l with l mod P = k.
@@ -112,18 +145,21 @@ class StepPlan:
         keep = np.zeros(len(self.pieces), bool)
         for source, k, of in partitions:
             keep |= (self.pieces.source == source) & (self.pieces.lane % of == k)
-        return replace(self, pieces=self.pieces.take(keep))
+        return self._of_pieces(keep)
+
+    def _of_pieces(self, keep_N: npt.NDArray[np.bool_]) -> StepPlan:
+        return replace(self, pieces=self.pieces.take(keep_N), units=self.units.of_pieces(keep_N))
 
 
 def _digest(plan: StepPlan) -> str:
     """Over the compact form: it says everything, in a tenth of the bytes."""
-    compact = _compact(plan.pieces)
+    compact = _compact(plan.pieces) | (_compact_units(plan.units) if len(plan.units) else {})
     head = [plan.step, plan.revision, plan.is_final, plan.num_bins, plan.seq_len, plan.dp, plan.global_valid_tokens]
     head += [len(plan.weights_S), len(compact["range_count"]), len(compact["bins"]), len(compact["cut_piece"])]
     h = hashlib.sha256(np.array(head, "<i8").tobytes())
     h.update(plan.weights_S.astype("<i8").tobytes())
     for name in sorted(compact):
-        h.update(compact[name].astype("<u2" if name == "bins" else "<i4").tobytes())
+        h.update(compact[name].astype("<u2" if name in _SHORT else "<i4").tobytes())
     return h.hexdigest()
 
 
@@ -148,17 +184,26 @@ def _compact(p: Pieces) -> dict[str, npt.NDArray[np.generic]]:
     return columns | {"bins": p.bin.astype(np.uint16)}
 
 
+def _compact_units(units: Units) -> dict[str, npt.NDArray[np.generic]]:
+    """Pieces that have units, how many, and the rank of each: columns of STEP_PLAN."""
+    piece_M, count_M = np.unique(units.piece_U, return_counts=True)
+    return {"media_piece": piece_M, "media_units": count_M, "unit_rank": units.rank_U}
+
+
 def encode_plans(plans: list[StepPlan]) -> pa.RecordBatch:
     """Encode plans (or slices of plans) as one row a step of schema STEP_PLAN."""
     rows = [
-        _compact(plan.pieces) | {"weights": plan.weights_S, "source_tokens": plan.source_tokens_S} for plan in plans
+        _compact(plan.pieces)
+        | _compact_units(plan.units)
+        | {"weights": plan.weights_S, "source_tokens": plan.source_tokens_S}
+        for plan in plans
     ]
     arrays = []
-    for field in STEP_PLAN:
-        if pa.types.is_list(field.type):
-            arrays.append(_lists([row[field.name] for row in rows], field.type))
+    for column in STEP_PLAN:
+        if pa.types.is_list(column.type):
+            arrays.append(_lists([row[column.name] for row in rows], column.type))
         else:
-            arrays.append(pa.array([getattr(plan, field.name) for plan in plans], field.type))
+            arrays.append(pa.array([getattr(plan, column.name) for plan in plans], column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=STEP_PLAN)
 
 
@@ -202,6 +247,7 @@ def _decode_row(batch: pa.RecordBatch, i: int) -> StepPlan:
         weights_S=array("weights"),
         source_tokens_S=array("source_tokens"),
         pieces=pieces,
+        units=Units(piece_U=np.repeat(array("media_piece"), array("media_units")), rank_U=array("unit_rank")),
     )
 
 

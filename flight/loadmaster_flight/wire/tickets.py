@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -63,6 +63,7 @@ class MaterializeTicket:
     Attributes:
         digests: The plan digest of each step, so that both sides speak of the same plan.
         partitions: [source, k, P] triples: lanes l of the source with l mod P = k.
+        encoder_ranks: Ranks of the mesh whose images are wanted, of whatever bin, where the plan says who encodes them.
     """
 
     run: str
@@ -74,6 +75,7 @@ class MaterializeTicket:
     dp_ranks: list[int]
     partitions: list[list[int]]
     expires_at: float
+    encoder_ranks: list[int] = field(default_factory=list)
 
 
 Ticket = RankTicket | MeasureTicket | MaterializeTicket

@@ -155,6 +155,9 @@ def metadata_of(source: int, rows: RowTable) -> pa.RecordBatch:
     columns: dict[str, npt.NDArray[np.generic]] = {
         name: rows.values_NF[:, column] for column, name in enumerate(_COLUMNS)
     }
-    columns |= {"source": np.full(num, source), "reason": rows.reasons_N, "loss_spans": np.full(num, None, np.object_)}
-    arrays = [pa.array(columns[field.name], field.type) for field in METADATA]
+    columns |= {"source": np.full(num, source), "reason": rows.reasons_N}
+    arrays = [
+        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(num, field.type)
+        for field in METADATA
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=METADATA)
