@@ -1,9 +1,16 @@
-"""Two-level LPT: the costliest piece to the rank that is done first, there into the lightest bin with room.
+"""Two-level LPT: the costliest piece to the rank that will be done first, there into the bin that will be cheapest.
+
+What a bin will cost is what its pieces cost, and for its room what the pieces not yet placed cost on average per unit
+of all the room that is left. Near full every bin ends up full: a bin with a long piece is no better off for the short
+ones that it has not got yet, and by the cost so far alone it would get all its share of them at the end, on top.
 
 # N = pieces, B = bins (rank * M + m), D = ranks, M = bins of a rank, C = room of a bin
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +20,24 @@ from .limits import Limits
 from .sorting import KEY_LIMIT, RANK_BITS, sift_down, sift_up
 
 MOST_LEFT = 0.05
+RATE_BITS = 6
+"""The cost of room is a multiple of a power of two, 2**-6 to 2**-7 of what it is at first: few changes, exact sums."""
+
+
+class Forecast(NamedTuple):
+    """What bins and ranks will cost; changed in place.
+
+    Attributes:
+        room_B: Room that each bin has left.
+        cost_B: What each bin will cost, `cost_D` each rank, `top_D` the costliest bin of each rank.
+        entry_D: Entry of each rank in the heap: its time, and in the low bits its number.
+    """
+
+    room_B: Int64Array
+    cost_B: Float64Array
+    cost_D: Float64Array
+    top_D: Float64Array
+    entry_D: Int64Array
 
 
 @compiled
@@ -30,15 +55,22 @@ def place_by_cost(
     """
     num_ranks, per_rank, capacity, max_docs = len(slow_D), limits.per_rank, limits.capacity, limits.max_docs
     extra, mean, mask = limits.extra, limits.mean, (1 << RANK_BITS) - 1
-    scale = KEY_LIMIT / ((1.0 + extra) * (cost_N.sum() + 1.0) * slow_D.max())
+    cost_left, room_left = cost_N.sum(), num_ranks * per_rank * capacity
+    scale = KEY_LIMIT / ((1.0 + extra) * (cost_left + 1.0) * slow_D.max())
     room_B, docs_B = np.full(num_ranks * per_rank, capacity), np.zeros(num_ranks * per_rank, np.int64)
     cost_B, cost_D, top_D = np.zeros(num_ranks * per_rank), np.zeros(num_ranks), np.zeros(num_ranks)
     heap, entry_D = np.arange(num_ranks), np.arange(num_ranks)
     first_C, next_D = np.full(capacity + 1, -1, np.int64), np.empty(num_ranks, np.int64)
-    bin_N = np.empty(len(size_N), np.int64)
+    bin_N, rate, quantum = np.empty(len(size_N), np.int64), 0.0, quantum_of(cost_left / room_left)
     num, called, num_left, most_left = num_ranks, 0, 0, int(MOST_LEFT * len(size_N))
-    for i in order_N:
-        size, found = size_N[i], -1
+    for at in range(len(order_N)):
+        i = order_N[at]
+        size, cost, found = size_N[i], cost_N[i], -1
+        if at == 0 or cost_left < rate * room_left:
+            new = math.floor(cost_left / room_left / quantum) * quantum
+            forecast = Forecast(room_B, cost_B, cost_D, top_D, entry_D)
+            reprice(forecast, heap[:num], new - rate, slow_D, limits, scale)
+            rate = new
         while called > size:  # ranks that have room again
             called -= 1
             rank = first_C[called]
@@ -62,6 +94,7 @@ def place_by_cost(
             heap[0] = heap[num]
             sift_down(heap, num, 0)
         bin_N[i] = found
+        cost_left -= cost
         if found < 0:
             num_left += 1
             if num_left > most_left:
@@ -69,12 +102,41 @@ def place_by_cost(
             continue
         rank = found // per_rank
         docs_B[found] += 1
-        room_B[found] = room_B[found] - size if docs_B[found] < max_docs else 0
-        cost_B[found] += cost_N[i]
-        cost_D[rank] += cost_N[i]
+        taken = size if docs_B[found] < max_docs else room_B[found]
+        room_B[found] -= taken
+        room_left -= taken
+        cost_B[found] += cost - rate * taken
+        cost_D[rank] += cost - rate * taken
         top_D[rank] = max(top_D[rank], cost_B[found])
         time = (cost_D[rank] + extra * max(0.0, top_D[rank] - mean)) * slow_D[rank]
         entry_D[rank] = (int(time * scale) << RANK_BITS) | rank
         heap[0] = entry_D[rank]
         sift_down(heap, num, 0)
     return bin_N
+
+
+@compiled
+def quantum_of(rate: float) -> float:
+    """The power of two that costs of room are multiples of."""
+    return math.ldexp(1.0, math.frexp(rate)[1] - 1 - RATE_BITS)
+
+
+@compiled
+def reprice(
+    forecast: Forecast, heap: Int64Array, change: float, slow_D: Float64Array, limits: Limits, scale: float
+) -> None:
+    """Let a unit of room cost `change` more, and put the heap in order again."""
+    per_rank, mask = limits.per_rank, (1 << RANK_BITS) - 1
+    for rank in range(len(slow_D)):
+        cost, top = 0.0, 0.0
+        for b in range(rank * per_rank, (rank + 1) * per_rank):
+            forecast.cost_B[b] += change * forecast.room_B[b]
+            cost += forecast.cost_B[b]
+            top = max(top, forecast.cost_B[b])
+        forecast.cost_D[rank], forecast.top_D[rank] = cost, top
+        time = (cost + limits.extra * max(0.0, top - limits.mean)) * slow_D[rank]
+        forecast.entry_D[rank] = (int(time * scale) << RANK_BITS) | rank
+    for k in range(len(heap)):
+        heap[k] = forecast.entry_D[heap[k] & mask]
+    for k in range(len(heap) // 2 - 1, -1, -1):
+        sift_down(heap, len(heap), k)
