@@ -29,6 +29,13 @@ def _stages(value: object) -> object:
 Stages = Annotated[tuple[str | int, ...], BeforeValidator(_stages)]
 
 
+_GROUPS = {
+    **dict.fromkeys(("image_kind", "grid_thw", "image_doc", "image_token_start", "unit_rank"), "images"),
+    **dict.fromkeys(("audio_frames", "audio_doc", "audio_token_start"), "audio"),
+}
+"""Fields that are of use together only -> what they are called in `stage_fields`."""
+
+
 class TpMode(StrEnum):
     """read: every tp rank fetches the constructor's one copy. broadcast: tp rank 0 does, and hands it on."""
 
@@ -45,6 +52,13 @@ class StageFields(SpecModel):
 
     tokens: Stages = ("first",)
     labels: Stages = ("last",)
+    pixel_values: Stages = ("first",)
+    """Where ranks of their own encode images every stage gets what it encodes, whatever is said here."""
+    images: Stages = ("first",)
+    """What says whose images these are: image_kind, grid_thw, image_doc, image_token_start, unit_rank."""
+    audio_values: Stages = ("first",)
+    audio: Stages = ("first",)
+    """What says whose audio this is: audio_frames, audio_doc, audio_token_start."""
 
 
 class MeshSpec(SpecModel):
@@ -56,7 +70,7 @@ class MeshSpec(SpecModel):
     tp: Annotated[int, Field(ge=1)] = 1
     order: tuple[AxisName, ...] = ("pp", "dp", "cp", "tp")
     stage_fields: StageFields = StageFields()
-    """Which pipeline stages get tokens and labels."""
+    """Which pipeline stages get tokens, labels, images and audio."""
     tp_mode: TpMode = TpMode.READ
     """Who of a tp group fetches; with broadcast a trainer wraps its stream in `loadmaster.broadcast`."""
     speed: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
@@ -74,7 +88,7 @@ class MeshSpec(SpecModel):
 
     def stages_of(self, field: str) -> tuple[str | int, ...]:
         """The stages that get a field of a batch."""
-        stages: tuple[str | int, ...] = getattr(self.stage_fields, field, ("all",))
+        stages: tuple[str | int, ...] = getattr(self.stage_fields, _GROUPS.get(field, field), ("all",))
         return stages
 
     def is_on_stage(self, field: str, *, stage: int, num_stages: int) -> bool:

@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import pyarrow as pa
 
+from .modalities import AudioFields, VisionFields, modality_metadata
+
 PROTOCOL_VERSION = 1
 
 
@@ -99,6 +101,7 @@ STEP_PLAN = pa.schema(
         pa.field("digest", pa.string(), nullable=False),
         pa.field("revision", _I32, nullable=False),
         pa.field("is_final", pa.bool_(), nullable=False),
+        pa.field("is_hybrid", pa.bool_(), nullable=False),  # images are encoded by ranks of their own
         pa.field("num_bins", _I32, nullable=False),  # G, microbatches of all dp ranks together
         pa.field("seq_len", _I32, nullable=False),  # C, tokens a microbatch
         pa.field("dp", _I32, nullable=False),
@@ -125,31 +128,90 @@ STEP_PLAN = pa.schema(
 """One row a step: ranges of whole samples, one bin a piece, the cut pieces as exceptions, and who encodes images."""
 
 
-def batch_schema(*, seq_len: int) -> pa.Schema:
-    """Schema of a training batch: one row per microbatch.
+AXES = ("token", "document", "image", "patch", "unit", "audio", "frame", "step")
+"""What a field of a batch may run along. A cp rank gets its tokens of an axis token, and all of every other one."""
+
+_PIXELS = {"uint8": pa.uint8(), "float16": pa.float16(), "bfloat16": pa.uint16()}
+
+
+def batch_schema(
+    *,
+    seq_len: int,
+    vision: VisionFields | None = None,
+    audio: AudioFields | None = None,
+    is_hybrid: bool = False,
+) -> pa.Schema:
+    """Schema of a training batch: one row per microbatch. Every field says its axis, by which it is sliced.
 
     `tokens` and `labels` are fixed-shape tensors [seq_len], int32. `cu_seqlens` is a list that starts at 0 and ends at
     seq_len: the tail is one masked document. The `doc_*` lists have one entry per real document and say what it is;
     the masked tail and dummy documents have none.
-    """
-    tensor = pa.fixed_shape_tensor(pa.int32(), [seq_len])
-    return pa.schema(
-        [
-            pa.field("tokens", tensor, nullable=False, metadata={"axis": "token"}),
-            pa.field("labels", tensor, nullable=False, metadata={"axis": "token"}),
-            pa.field("cu_seqlens", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_source", _list(_U16), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_shard", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_block", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_row", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_epoch", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_first_token", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("doc_num_tokens", _list(_I32), nullable=False, metadata={"axis": "document"}),
-            pa.field("global_valid_tokens", _I64, nullable=False, metadata={"axis": "step"}),
-        ],
-        metadata={"loadmaster.protocol": str(PROTOCOL_VERSION), "loadmaster.seq_len": str(seq_len)},
-    )
 
+    With `vision`, `image_*` and `grid_thw` have one entry per image or video, in document order, and `pixel_values` is
+    all their patches; a microbatch without images has one dummy image of document -1. Where `is_hybrid`, `pixel_values`
+    is instead what this rank encodes, for whomever: `encoder_grid_thw` its units and `encoder_dp` the dp rank that
+    gets the embeddings of each (65535: a dummy); `unit_rank` is who encodes the microbatch's own units.
+    With `audio`, `audio_*` have one entry per clip, and `audio_values` is all their frames.
+    """
+    fields = [*_text_fields(seq_len), *_vision_fields(vision, is_hybrid), *_audio_fields(audio)]
+    head = {b"loadmaster.protocol": str(PROTOCOL_VERSION).encode(), b"loadmaster.seq_len": str(seq_len).encode()}
+    return pa.schema(fields, metadata=head | modality_metadata(vision, audio))
+
+
+def _text_fields(seq_len: int) -> list[pa.Field]:
+    tensor = pa.fixed_shape_tensor(pa.int32(), [seq_len])
+    names = ("shard", "block", "row", "epoch", "first_token", "num_tokens")
+    return [
+        _on("token", "tokens", tensor),
+        _on("token", "labels", tensor),
+        _on("document", "cu_seqlens", _list(_I32)),
+        _on("document", "doc_source", _list(_U16)),
+        *(_on("document", f"doc_{name}", _list(_I32)) for name in names),
+        _on("step", "global_valid_tokens", _I64),
+    ]
+
+
+def _vision_fields(vision: VisionFields | None, is_hybrid: bool) -> list[pa.Field]:
+    if vision is None:
+        return []
+    fields = [
+        _on("image", "image_kind", _list(pa.uint8())),
+        _on("image", "grid_thw", _list(GRID)),
+        _on("image", "image_doc", _list(_I32)),
+        _on("image", "image_token_start", _list(_I32)),
+        _on("patch", "pixel_values", _rows(_PIXELS[vision.dtype], vision.patch_dim)),
+    ]
+    if is_hybrid:
+        fields += [
+            _on("unit", "unit_rank", _list(_U16)),
+            _on("unit", "encoder_grid_thw", _list(GRID)),
+            _on("unit", "encoder_dp", _list(_U16)),
+        ]
+    return fields
+
+
+def _audio_fields(audio: AudioFields | None) -> list[pa.Field]:
+    if audio is None:
+        return []
+    names = ("audio_frames", "audio_doc", "audio_token_start")
+    return [
+        *(_on("audio", name, _list(_I32)) for name in names),
+        _on("frame", "audio_values", _rows(pa.int16(), audio.hop)),
+    ]
+
+
+def _on(axis: str, name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"axis": axis})
+
+
+def _rows(value: pa.DataType, width: int) -> pa.DataType:
+    """A large list of rows of `width` numbers."""
+    row = pa.list_(pa.field("item", value, nullable=False), width)
+    return pa.large_list(pa.field("item", row, nullable=False))
+
+
+NO_DP = 65535
+"""`encoder_dp` of a dummy: nobody gets its embeddings."""
 
 IGNORE_INDEX = -100
 """Label of a token that has no loss; the convention of torch.nn.functional.cross_entropy."""

@@ -101,6 +101,8 @@ class StepPlan:
         source_tokens_S: Shape (S,), real tokens placed per source.
         pieces: In canonical order.
         units: Who encodes which image; empty where images go with their documents.
+        is_hybrid: Whether images are encoded by ranks of their own, in the whole step, whatever slice this is: true
+            wherever there are units. No part of the digest.
         masked: Samples (source, epoch, shard, block, row) whose content failed when they were made: they are served
             without loss, now and ever again. Journaled later than the plan, so no part of it or of its digest.
     """
@@ -118,7 +120,11 @@ class StepPlan:
     source_tokens_S: Int64Array
     pieces: Pieces
     units: Units = field(default_factory=Units.empty)
+    is_hybrid: bool = False
     masked: tuple[MaskedSample, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_hybrid", self.is_hybrid or len(self.units) > 0)
 
     @property
     def bins_per_rank(self) -> int:
@@ -241,9 +247,20 @@ def _decode_row(batch: pa.RecordBatch, i: int) -> StepPlan:
     first, length, cut = np.zeros(num, np.int64), np.full(num, WHOLE, np.int64), array("cut_piece")
     first[cut], length[cut] = array("cut_first"), array("cut_tokens")
     pieces = Pieces(**columns, first_token=first, num_tokens=length, bin=array("bins"))
-    head = ("step", "digest", "revision", "is_final", "num_bins", "seq_len", "dp", "num_tokens", "global_valid_tokens")
+    head = (
+        "step",
+        "digest",
+        "revision",
+        "is_final",
+        "is_hybrid",
+        "num_bins",
+        "seq_len",
+        "dp",
+        "num_tokens",
+        "global_valid_tokens",
+    )
     return StepPlan(
-        **{name: scalar(name) for name in head},  # type: ignore[arg-type]
+        **{name: scalar(name) for name in (*head, "is_hybrid")},  # type: ignore[arg-type]
         weights_S=array("weights"),
         source_tokens_S=array("source_tokens"),
         pieces=pieces,
