@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_server.planning import PlannerState
+from loadmaster_server.planning.state_bytes import state_from_bytes, state_to_bytes
 
 Make = Callable[..., Any]
 
@@ -42,7 +44,7 @@ def test_state_when_written_and_read_then_the_bytes_are_equal_and_few(
     [
         (lambda data: b"PK" + data, "must begin with b'LMPS'"),
         (lambda data: data[:6], "must begin with"),
-        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 2, got 99"),
+        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 3, got 99"),
         (lambda data: data[:-9], "cannot be read"),
         (lambda data: data[:5] + b"\xff" * 8 + data[13:], "cannot be read: size must be <="),
     ],
@@ -53,6 +55,28 @@ def test_state_when_the_bytes_are_wrong_then_it_says_why(
     data = _some_state(make_rig, spec_of, fake_source).to_bytes()
     with pytest.raises(BadRequestError, match=message):
         PlannerState.from_bytes(spoil(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("span_count", lambda column: column + 1, "the counts of spans must sum to its"),
+        ("span_piece", lambda column: column + 1000, r"span_piece must be in \[0, "),
+        ("pieces", lambda column: column[:-1], "cannot be read"),
+        ("cursors", lambda column: column[:-3], "the counts of cursors must sum to its"),
+    ],
+)
+def test_state_when_its_columns_do_not_fit_each_other_then_it_says_which(
+    make_rig: Make, spec_of: Make, fake_source: Make, name: str, change: Callable[[Any], Any], message: str
+) -> None:
+    scalars, lists = state_from_bytes(_some_state(make_rig, spec_of, fake_source).to_bytes())
+    with pytest.raises(BadRequestError, match=message):
+        PlannerState.from_bytes(state_to_bytes(scalars, lists | {name: change(lists[name])}))
+
+
+def test_state_when_credits_pass_64_bits_then_they_are_kept() -> None:
+    state = replace(PlannerState.start([1, 1]), credit_S=(1 << 80, -1 << 80))
+    assert PlannerState.from_bytes(state.to_bytes()).credit_S == state.credit_S
 
 
 def test_planner_when_the_state_has_other_lanes_then_it_is_refused(

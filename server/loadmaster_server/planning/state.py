@@ -1,26 +1,40 @@
 """A stream's planning state after a step, and its bytes.
 
-# S = sources, L = lanes
+# S = sources, L = lanes, N = queued pieces, K = loss spans
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
 from loadmaster_flight.wire.errors import BadRequestError
 
-from .epoch_counts import EpochCounts
+from . import pieces as p
+from .columns import Int64Array, ObjectArray, is_nothing, matrix, nothing
+from .epoch_counts import NOTHING, EpochCounts
 from .feed import SourceState
-from .pieces import NUM_COLUMNS, PieceTable
+from .pieces import PieceTable
+from .state_bytes import SOURCE_COLUMNS, state_from_bytes, state_to_bytes
 
-MAGIC = b"LMPS"
-VERSION = 2
-_MAX_BYTES = 1 << 30
+_OF_PIECE = (
+    p.SOURCE,
+    p.EPOCH,
+    p.LANE,
+    p.SHARD,
+    p.BLOCK,
+    p.POS,
+    p.FIRST,
+    p.TOKENS,
+    p.SAMPLE_TOKENS,
+    p.VALID,
+    p.DRAWN_AT,
+)
+"""Columns of a piece table in the order of the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,65 +72,119 @@ class PlannerState:
         )
 
     def to_bytes(self) -> bytes:
-        """Magic, version, length and zstd-compressed JSON; equal states have equal bytes."""
-        tree = {name: getattr(self, name) for name in ("step", "is_over", "has_ended", "credit_S", "placed_tokens_S")}
-        tree["sources"] = [_source_tree(source) for source in self.sources]
-        tree["queue"] = self.queue.values_NP.tolist()
-        tree["spans"] = {str(i): s.tolist() for i, s in enumerate(self.queue.spans_N) if s is not None}
-        text = json.dumps(tree, separators=(",", ":")).encode()
-        packed = pa.Codec("zstd").compress(text, asbytes=True)
-        return b"".join([MAGIC, bytes([VERSION]), len(text).to_bytes(8, "big"), packed])
+        """See `state_bytes`; equal states have equal bytes."""
+        scalars = {name: getattr(self, name) for name in ("step", "is_over", "has_ended")}
+        scalars["credits"] = [str(credit) for credit in self.credit_S]
+        lists = _source_lists(self.sources) | _queue_lists(self.queue) | {"placed_tokens": self.placed_tokens_S}
+        return state_to_bytes(scalars, lists)
 
     @staticmethod
     def from_bytes(data: bytes) -> PlannerState:
         """Inverse of `to_bytes`.
 
         Raises:
-            BadRequestError: Not a planner state, or one of another version.
+            BadRequestError: Not a planner state, or one of another version; says which.
         """
-        if data[:4] != MAGIC or len(data) < 13:
-            raise BadRequestError(f"a planner state must begin with {MAGIC!r}, got {data[:4]!r}")
-        if data[4] != VERSION:
-            raise BadRequestError(f"a planner state must have version {VERSION}, got {data[4]}")
+        scalars, lists = state_from_bytes(data)
         try:
-            return _state_of(_decompress(data))
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            return _state_of(scalars, lists)
+        except ValueError as error:
             raise BadRequestError(f"a planner state that cannot be read: {error}") from error
 
 
-def _decompress(data: bytes) -> Any:
-    size_bytes = int.from_bytes(data[5:13], "big")
-    if size_bytes > _MAX_BYTES:
-        raise ValueError(f"size must be <= {_MAX_BYTES} bytes, got {size_bytes}")
-    return json.loads(pa.Codec("zstd").decompress(data[13:], decompressed_size=size_bytes, asbytes=True))
-
-
-def _source_tree(source: SourceState) -> dict[str, Any]:
-    tree = {field.name: getattr(source, field.name) for field in fields(source) if field.name != "cursor_L3"}
-    return {"cursor": source.cursor_L3.tolist()} | tree
-
-
-def _source_of(tree: dict[str, Any]) -> SourceState:
-    made = {
-        "cursor_L3": np.array(tree.pop("cursor"), np.int64).reshape(-1, 3),
-        "bad_at": tuple(tree["bad_at"]),
-        "counted": EpochCounts(*tree["counted"]),
-        "learned": None if tree["learned"] is None else EpochCounts(*tree["learned"]),
+def _source_lists(sources: Sequence[SourceState]) -> dict[str, Any]:
+    rows = [
+        (
+            source.epoch,
+            source.next_lane,
+            source.head_offset,
+            source.head_tokens,
+            source.yielded_epoch,
+            source.is_exhausted,
+            source.num_rows,
+            len(source.cursor_L3),
+            len(source.bad_at),
+            *source.counted,
+            source.learned is not None,
+            *(source.learned or NOTHING),
+        )
+        for source in sources
+    ]
+    return {
+        "sources": np.array(rows, np.int64).reshape(-1, len(SOURCE_COLUMNS)).T,
+        "cursors": np.concatenate([np.zeros((0, 3), np.int64), *(source.cursor_L3 for source in sources)]),
+        "bad_at": [at for source in sources for at in source.bad_at],
     }
-    return SourceState(**(tree | made))
 
 
-def _state_of(tree: dict[str, Any]) -> PlannerState:
-    values_NP = np.array(tree["queue"], np.int64).reshape(-1, NUM_COLUMNS)
-    spans_N = np.full(len(values_NP), None, np.object_)
-    for i, pairs in tree["spans"].items():
-        spans_N[int(i)] = np.array(pairs, np.int32).reshape(-1, 2)
+def _queue_lists(queue: PieceTable) -> dict[str, Any]:
+    having = [] if is_nothing(queue.spans_N) else [i for i, spans in enumerate(queue.spans_N) if spans is not None]
+    return {
+        "pieces": queue.values_NP.T[list(_OF_PIECE)],
+        "span_piece": having,
+        "span_count": [len(queue.spans_N[i]) for i in having],
+        "spans": np.concatenate([np.zeros((0, 2), np.int64), *(queue.spans_N[i] for i in having)]),
+    }
+
+
+def _state_of(scalars: Mapping[str, Any], lists: Mapping[str, Int64Array]) -> PlannerState:
+    """Raises ValueError where columns do not fit each other."""
     return PlannerState(
-        step=tree["step"],
-        is_over=tree["is_over"],
-        has_ended=tree["has_ended"],
-        credit_S=tuple(tree["credit_S"]),
-        placed_tokens_S=tuple(tree["placed_tokens_S"]),
-        sources=tuple(_source_of(source) for source in tree["sources"]),
-        queue=PieceTable(values_NP=values_NP, spans_N=spans_N),
+        step=scalars["step"],
+        is_over=scalars["is_over"],
+        has_ended=scalars["has_ended"],
+        credit_S=tuple(int(credit) for credit in scalars["credits"]),
+        placed_tokens_S=tuple(lists["placed_tokens"].tolist()),
+        sources=_sources_of(lists),
+        queue=_queue_of(lists),
     )
+
+
+def _sources_of(lists: Mapping[str, Int64Array]) -> tuple[SourceState, ...]:
+    columns = lists["sources"].reshape(len(SOURCE_COLUMNS), -1)
+    num_lanes_S, num_bad_S = (columns[SOURCE_COLUMNS.index(name)] for name in ("num_lanes", "num_bad"))
+    cursors = _split(lists["cursors"].reshape(-1, 3), num_lanes_S, "cursors")
+    bad_at = _split(lists["bad_at"], num_bad_S, "bad_at")
+    return tuple(
+        SourceState(
+            epoch=row[0],
+            next_lane=row[1],
+            cursor_L3=cursor.copy(),
+            head_offset=row[2],
+            head_tokens=row[3],
+            yielded_epoch=row[4],
+            is_exhausted=bool(row[5]),
+            num_rows=row[6],
+            bad_at=tuple(bad.tolist()),
+            counted=EpochCounts(*row[9:12]),
+            learned=EpochCounts(*row[13:16]) if row[12] else None,
+        )
+        for row, cursor, bad in zip(columns.T.tolist(), cursors, bad_at, strict=True)
+    )
+
+
+def _queue_of(lists: Mapping[str, Int64Array]) -> PieceTable:
+    columns = lists["pieces"].reshape(len(_OF_PIECE), -1)
+    values_NP = matrix(columns.shape[1], p.NUM_COLUMNS)
+    values_NP[:, _OF_PIECE] = columns.T
+    return PieceTable(values_NP=values_NP, spans_N=_spans_of(lists, len(values_NP)))
+
+
+def _spans_of(lists: Mapping[str, Int64Array], num_pieces: int) -> ObjectArray:
+    piece_M = lists["span_piece"]
+    if not len(piece_M):
+        return nothing(num_pieces)
+    if piece_M.min() < 0 or piece_M.max() >= num_pieces:
+        raise ValueError(f"span_piece must be in [0, {num_pieces}), got {piece_M.min()}..{piece_M.max()}")
+    spans_N = np.full(num_pieces, None, np.object_)
+    parts = _split(lists["spans"].astype(np.int32).reshape(-1, 2), lists["span_count"], "spans")
+    for piece, spans_K2 in zip(piece_M.tolist(), parts, strict=True):
+        spans_N[piece] = spans_K2
+    return spans_N
+
+
+def _split(values: npt.NDArray[Any], count_M: Int64Array, name: str) -> list[npt.NDArray[Any]]:
+    """Cut `values` into parts of these lengths."""
+    if (count_M < 0).any() or count_M.sum() != len(values):
+        raise ValueError(f"the counts of {name} must sum to its {len(values)} entries, got {count_M.sum()}")
+    return np.split(values, np.cumsum(count_M)[:-1]) if len(count_M) else []
