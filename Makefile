@@ -15,13 +15,14 @@ help: ## list the targets
 
 setup: $(READY) ## create .venv and install everything into it
 
-$(READY): pyproject.toml requirements/constraints.txt
+$(READY): pyproject.toml requirements/constraints.txt requirements/peers.txt
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; name one with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) cannot create virtual environments" \
 		"(no ensurepip); on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (about 1.5 GB, most of it torch)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
 	@touch $@
 
 demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when it is done

@@ -15,15 +15,18 @@ VOCAB = 64
 DOCUMENTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [16], [17, 18, 19, 20, 21]]
 
 
-def adapted(pieces: list[Piece], *, seq_len: int, align: int = 1) -> dict[str, Any]:
+def adapted(pieces: list[Piece], *, seq_len: int, align: int = 1, seq_idx: bool = False) -> dict[str, Any]:
     batch = packed_batch(packed_record([pieces], seq_len=seq_len, align=align))
-    return adapters.transformers(next(batch.microbatches()))
+    return adapters.transformers(next(batch.microbatches()), seq_idx=seq_idx)
 
 
-def test_transformers_when_nothing_is_padded_then_as_its_own_collator_flattens() -> None:
-    collator = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_tensors="pt")
+@pytest.mark.parametrize("seq_idx", [False, True])
+def test_transformers_when_nothing_is_padded_then_as_its_own_collator_flattens(seq_idx: bool) -> None:
+    collator = transformers.DataCollatorWithFlattening(
+        return_flash_attn_kwargs=True, return_seq_idx=seq_idx, return_tensors="pt"
+    )
     theirs = collator([{"input_ids": ids} for ids in DOCUMENTS])
-    ours = adapted([Piece(ids) for ids in DOCUMENTS], seq_len=sum(map(len, DOCUMENTS)))
+    ours = adapted([Piece(ids) for ids in DOCUMENTS], seq_len=sum(map(len, DOCUMENTS)), seq_idx=seq_idx)
     assert ours.keys() - theirs.keys() == {"shift_labels"}
     for name, value in theirs.items():
         assert type(ours[name]) is type(value), name
@@ -41,6 +44,15 @@ def test_transformers_when_it_looks_for_boundaries_itself_then_it_finds_ours() -
     assert bounds_q.tolist() == ours["cu_seq_lens_q"].tolist()
     assert bounds_k.tolist() == ours["cu_seq_lens_k"].tolist()
     assert (int(longest_q), int(longest_k)) == (ours["max_length_q"], ours["max_length_k"])
+
+
+def test_transformers_when_sequences_are_packed_then_its_masks_and_its_flash_path_see_it() -> None:
+    from transformers.masking_utils import find_packed_sequence_indices
+    from transformers.modeling_flash_attention_utils import _is_packed_sequence
+
+    ours = adapted([Piece(ids) for ids in DOCUMENTS], seq_len=64, align=8, seq_idx=True)
+    assert _is_packed_sequence(ours["position_ids"], batch_size=1)
+    assert find_packed_sequence_indices(ours["position_ids"]).tolist() == ours["seq_idx"].tolist()
 
 
 @pytest.fixture(scope="module")

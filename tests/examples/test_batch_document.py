@@ -135,8 +135,9 @@ def test_adapter_tables_when_compared_with_their_dicts_then_shapes_and_dtypes_ar
         microbatch = next(next(stream).microbatches())
     sizes = {"T": 128, "E": len(microbatch.cu_seqlens), "1": 1}
     told = {name: row[1:] for row in rows_of("| field | shape | dtype |") for name in names_in(row[0])}
-    for adapter in (adapters.transformers, adapters.torchtitan, adapters.megatron):
-        for name, value in adapter(microbatch).items():
+    inputs, _ = adapters.torchtitan(microbatch)
+    for fields in (adapters.transformers(microbatch, seq_idx=True), inputs, adapters.megatron(microbatch)):
+        for name, value in fields.items():
             if name in ("labels", "position_ids") or isinstance(value, int):
                 continue  # told more than once, each with its own shape; or a plain int
             shape, dtype = told[name]

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_dependencies_when_compared_with_pyproject_then_each_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    peers = re.findall(r"^[\w-]+", (ROOT / "requirements/peers.txt").read_text("utf-8"), re.M)
+    groups = [project["dependencies"], *project["optional-dependencies"].values(), peers]
     declared = {re.split(r"[<>=~!\[ ]", name)[0] for group in groups for name in group} - {"loadmaster"}
     rows = re.findall(r"^\| ([\w.-]+)[^|]*\| [^|]{10,} \|$", (ROOT / "docs/dependencies.md").read_text("utf-8"), re.M)
     assert set(rows) == declared

@@ -1,4 +1,4 @@
-"""From a microbatch to what a training framework's model takes: plain functions that return a dict of torch tensors.
+"""From a microbatch to what a training framework's model takes: plain functions that return torch tensors by name.
 
 # T = tokens of the microbatch (with cp: of the rank's slice), E = segment boundaries (segments + 1)
 """
