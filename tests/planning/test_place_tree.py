@@ -71,6 +71,51 @@ def test_from_spec_when_dp_is_auto_then_it_takes_what_is_left() -> None:
     assert tree.mesh == {"dp": 6, "pp": 2, "tp": 2, "cp": 1}
 
 
+@pytest.mark.parametrize(
+    ("spec", "stated", "world_size", "sizes"),
+    [
+        ({}, {}, 6, (1, 6, 1, 1)),
+        ({"pp": 2, "tp": 2}, {}, 8, (2, 2, 1, 2)),
+        ({"dp": 4}, {}, 4, (1, 4, 1, 1)),
+        ({"dp": 4, "tp": 2}, {"dp": 2}, 2, (1, 2, 1, 1)),
+        ({"tp": 2}, {"cp": 2}, 8, (1, 4, 2, 1)),
+    ],
+)
+def test_from_spec_when_sizes_fit_then_all_axes(
+    spec: dict[str, int], stated: dict[str, int], world_size: int, sizes: tuple[int, ...]
+) -> None:
+    mesh = ClientPlaceTree.from_spec(MeshSpec.model_validate(spec), world_size, stated).mesh
+    assert mesh == dict(zip(("pp", "dp", "cp", "tp"), sizes, strict=True))
+
+
+def test_from_spec_when_order_is_given_then_slowest_first() -> None:
+    spec = MeshSpec.model_validate({"order": ["dp", "pp", "tp", "cp"], "pp": 2})
+    assert list(ClientPlaceTree.from_spec(spec, 4).mesh.items()) == [("dp", 2), ("pp", 2), ("tp", 1), ("cp", 1)]
+
+
+@pytest.mark.parametrize(
+    ("stated", "world_size", "says"),
+    [
+        ({"dp": 3}, 4, "world_size = 4 ranks, got pp 1 . dp 3"),
+        ({"tp": 8}, 4, "got pp 1 . dp auto . cp 1 . tp 8"),
+        ({"tp": 0}, 4, "mesh.tp must be at least 1, got 0"),
+        ({"ep": 2}, 4, "got 'ep'"),
+    ],
+)
+def test_from_spec_when_sizes_do_not_fit_then_names_the_numbers(
+    stated: dict[str, int], world_size: int, says: str
+) -> None:
+    with pytest.raises(MeshError, match=says):
+        ClientPlaceTree.from_spec(MeshSpec(), world_size, stated)
+
+
+def test_from_spec_when_a_speed_is_of_no_rank_then_it_is_named() -> None:
+    spec = MeshSpec(speed={3: 0.5})
+    assert ClientPlaceTree.from_spec(spec, 4).speeds("dp").tolist() == [1.0, 1.0, 1.0, 0.5]
+    with pytest.raises(MeshError, match=r"mesh\.speed must name ranks in \[0, 2\), got 3"):
+        ClientPlaceTree.from_spec(spec, 2)
+
+
 def test_from_device_mesh_when_data_has_two_dims_then_they_are_one_axis() -> None:
     tree = ClientPlaceTree.from_device_mesh(("pp", "dp_replicate", "dp_shard", "tp"), (2, 2, 4, 2))
     assert tree.mesh == {"pp": 2, "dp": 8, "tp": 2}
@@ -98,8 +143,11 @@ def test_speeds_when_a_leaf_is_slow_then_its_whole_dp_rank_is() -> None:
         (lambda: ClientPlaceTree.of({"dp": 0}), r"mesh\.dp must be at least 1, got 0"),
         (lambda: ClientPlaceTree.of({"dp": 2}, roles={"tp": "split"}), "roles must name axes of"),
         (lambda: ClientPlaceTree.of({"dp": 2}, roles={"dp": "cut"}), r"roles\.dp must be one of .*, got 'cut'"),
-        (lambda: ClientPlaceTree.of({"dp": 2}, speed_of_leaf={2: 1.0}), r"speed must name ranks in \[0, 2\), got 2"),
-        (lambda: ClientPlaceTree.of({"dp": 2}, speed_of_leaf={1: 0.0}), "speed of rank 1 must be positive"),
+        (
+            lambda: ClientPlaceTree.of({"dp": 2}, speed_of_leaf={2: 1.0}),
+            r"mesh\.speed must name ranks in \[0, 2\), got 2",
+        ),
+        (lambda: ClientPlaceTree.of({"dp": 2}, speed_of_leaf={1: 0.0}), r"mesh\.speed of rank 1 must be positive"),
         (lambda: ClientPlaceTree.of({"dp": 2}).coords(2), r"rank must be in \[0, 2\), got 2"),
         (lambda: ClientPlaceTree.of({"dp": 2}).leaves(dp=5), r"dp must be in \[0, 2\), got 5"),
         (lambda: ClientPlaceTree.of({"dp": 2}).consumers("tp"), "distribute must name an axis of"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loadmaster_flight.spec import MeshSpec, RunSpec
 from loadmaster_flight.wire.errors import MeshError
-from loadmaster_server.runs.mesh import check_batch, check_coords, coords_of, resolve_mesh
+from loadmaster_server.runs.mesh import check_batch, check_coords, check_spec, coords_of
 
 AXES = ("pp", "dp", "cp", "tp")
 
@@ -24,44 +24,6 @@ def _spec(**batch: Any) -> RunSpec:
             "evaluation": {"held_out": {"sources": ["web"], "microbatches": 3}},
         }
     )
-
-
-@pytest.mark.parametrize(
-    ("spec", "stated", "world_size", "sizes"),
-    [
-        ({}, {}, 6, (1, 6, 1, 1)),
-        ({"pp": 2, "tp": 2}, {}, 8, (2, 2, 1, 2)),
-        ({"dp": 4}, {}, 4, (1, 4, 1, 1)),
-        ({"dp": 4, "tp": 2}, {"dp": 2}, 2, (1, 2, 1, 1)),
-        ({"tp": 2}, {"cp": 2}, 8, (1, 4, 2, 1)),
-    ],
-)
-def test_resolve_when_sizes_fit_then_all_axes(
-    spec: dict[str, int], stated: dict[str, int], world_size: int, sizes: tuple[int, ...]
-) -> None:
-    mesh = resolve_mesh(MeshSpec.model_validate(spec), stated, world_size)
-    assert mesh == dict(zip(AXES, sizes, strict=True))
-
-
-def test_resolve_when_order_is_given_then_slowest_first() -> None:
-    spec = MeshSpec.model_validate({"order": ["dp", "pp", "tp", "cp"], "pp": 2})
-    assert list(resolve_mesh(spec, {}, 4).items()) == [("dp", 2), ("pp", 2), ("tp", 1), ("cp", 1)]
-
-
-@pytest.mark.parametrize(
-    ("stated", "world_size", "says"),
-    [
-        ({"dp": 3}, 4, "world_size = 4 ranks, got pp 1 . dp 3"),
-        ({"tp": 8}, 4, "got pp 1 . dp auto . cp 1 . tp 8"),
-        ({"tp": 0}, 4, "mesh.tp must be at least 1, got 0"),
-        ({"ep": 2}, 4, "got 'ep'"),
-    ],
-)
-def test_resolve_when_sizes_do_not_fit_then_names_the_numbers(
-    stated: dict[str, int], world_size: int, says: str
-) -> None:
-    with pytest.raises(MeshError, match=says):
-        resolve_mesh(MeshSpec(), stated, world_size)
 
 
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=4))
@@ -111,3 +73,24 @@ def test_check_batch_when_a_field_is_for_a_stage_that_is_not_there_then_refused(
 def test_check_batch_when_ramp_has_a_multiple_then_dp_divides_that() -> None:
     batch = {"microbatches": [{"at": 0, "value": 8}, {"at": 9, "value": 16}], "g_multiple": 8}
     check_batch({"pp": 1, "dp": 4, "cp": 1, "tp": 1}, _spec(**batch), "train")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "says"),
+    [
+        ({"dp": 2, "speed": {2: 0.5}}, r"mesh\.speed must name ranks in \[0, 2\), got 2"),
+        ({"dp": 2, "pp": 2, "speed": {4: 0.5}}, r"mesh\.speed must name ranks in \[0, 4\), got 4"),
+        ({"speed": {8: 0.5}}, r"mesh\.speed must name ranks in \[0, 8\), got 8"),
+        ({"dp": 3}, "got dp 3 and 8 microbatches in train"),
+        ({"cp": 16}, "got cp 16 and align 16"),
+    ],
+)
+def test_check_spec_when_no_ranks_could_start_then_the_rule_is_named(mesh: dict[str, Any], says: str) -> None:
+    with pytest.raises(MeshError, match=says):
+        check_spec(_spec().model_copy(update={"mesh": MeshSpec.model_validate(mesh), "evaluation": {}}))
+
+
+def test_check_spec_when_dp_is_auto_then_speeds_of_as_many_ranks_as_steps_allow() -> None:
+    check_spec(_spec().model_copy(update={"mesh": MeshSpec(tp=2, speed={15: 0.5})}))
+    with pytest.raises(MeshError, match=r"in \[0, 16\), got 16"):
+        check_spec(_spec().model_copy(update={"mesh": MeshSpec(tp=2, speed={16: 0.5})}))

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from loadmaster_flight.spec import RunSpec, SourceManifest, load_run_spec
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_server.freezing import freeze_run
+from loadmaster_server.runs.mesh import check_spec
 
 from .failures import with_lines
-from .soundness import refuse_misfit_mesh, refuse_small_budgets
+from .soundness import refuse_small_budgets
 
 
 def open_run(path: Path) -> tuple[RunSpec, list[SourceManifest]]:
@@ -48,7 +49,7 @@ def freeze_all(spec: RunSpec, bars: Progress) -> list[SourceManifest]:
         LoadmasterError: A budget is below one step, the mesh does not fit, or a source cannot be opened.
     """
     refuse_small_budgets(spec)
-    refuse_misfit_mesh(spec)
+    check_spec(spec)
     return freeze_run(spec, progress=SourceBar(bars, "opening sources", len(spec.sources)))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from loadmaster_flight.spec import BatchSpec, RunSpec
 from loadmaster_flight.wire.errors import SpecError
 from loadmaster_server.freezing import joined
-from loadmaster_server.runs.mesh import check_batch
 
 BUILT_BYTES_PER_TOKEN = 8
 """An assembled step holds token and label, int32 each."""
@@ -32,18 +31,6 @@ def refuse_small_budgets(spec: RunSpec) -> None:
             faults.append(SpecError(f"budgets.{name}: {rule}", field=f"budgets.{name}"))
     if faults:
         raise joined(list(faults))
-
-
-def refuse_misfit_mesh(spec: RunSpec) -> None:
-    """Refuse a mesh that no rank could join with; where dp is auto, whatever needs dp is left to joining.
-
-    Raises:
-        MeshError: A stream's steps cannot be dealt to the mesh, or cut for it; names rule and numbers.
-    """
-    own = spec.mesh
-    mesh = {"pp": own.pp, "dp": own.dp if isinstance(own.dp, int) else 1, "cp": own.cp, "tp": own.tp}
-    for stream in spec.stream_names:
-        check_batch(mesh, spec, stream)
 
 
 def largest_step(batch: BatchSpec) -> tuple[int, int]:

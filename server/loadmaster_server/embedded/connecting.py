@@ -12,7 +12,9 @@ from loadmaster_flight.wire.control import JoinReply
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError
 
 from ..freezing import freeze_run
-from ..runs.mesh import check_batch, check_coords, resolve_mesh
+from ..planning.place_tree import ClientPlaceTree
+from ..planning.rehearsal import rehearse
+from ..runs.mesh import check_batch, check_coords
 from .checkpoints import CheckpointFolder
 from .run import EmbeddedRun
 
@@ -66,15 +68,17 @@ def connect(
     """Open one rank's stream of the run spec at `target`; `step` > 0 goes on there.
 
     Raises:
-        SpecError, SourceError: The spec or a source is wrong.
+        SpecError, SourceError: The spec, its strategy or a source is wrong.
         MeshError: The mesh does not fit the ranks or the batch.
         BadRequestError: `run` or `stream` is not the spec's.
         ConflictError: The stream ends before `step`.
     """
     spec = load_run_spec(target)
     _check_names(spec, run, stream)
-    sizes = resolve_mesh(spec.mesh, dict(mesh or {}), world_size)
+    tree = ClientPlaceTree.from_spec(spec.mesh, world_size, mesh)
+    sizes = tree.mesh
     check_batch(sizes, spec, stream)
+    rehearse(spec, stream=stream, tree=tree)
     place = check_coords(sizes, rank, dict(coords or {}))
     manifests = freeze_run(spec)
     checkpoints = CheckpointFolder(state_dir, spec, manifests, stream)

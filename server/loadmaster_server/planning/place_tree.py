@@ -21,6 +21,8 @@ from .rows import Int64Array
 Float64Array = npt.NDArray[np.float64]
 
 WORLD = "world"
+_LEFT_OUT: dict[str, int | str] = {"pp": 1, "dp": "auto", "cp": 1, "tp": 1}
+"""Sizes of the axes that a trainer does not name."""
 AXES = ("pp", "dp", "cp", "tp")
 _CONSUMERS = {"dp": ("dp",), "cp": ("dp", "cp"), WORLD: ()}
 _DEVICE_MESH_AXES = {
@@ -73,11 +75,7 @@ class ClientPlaceTree:
         Raises:
             MeshError: An axis, size, role or speed is impossible; names it.
         """
-        for axis, size in mesh.items():
-            if axis not in AXES:
-                raise MeshError(f"mesh must have axes of {list(AXES)}, got {axis!r}")
-            if size < 1:
-                raise MeshError(f"mesh.{axis} must be at least 1, got {size}")
+        _check_sizes(mesh)
         return ClientPlaceTree(
             axes=tuple(mesh),
             shape=tuple(mesh.values()),
@@ -86,18 +84,25 @@ class ClientPlaceTree:
         )
 
     @staticmethod
-    def from_spec(spec: MeshSpec, world_size: int) -> ClientPlaceTree:
-        """The tree of a run spec's mesh on `world_size` ranks; `dp: auto` takes what is left.
+    def from_spec(spec: MeshSpec, world_size: int, stated: Mapping[str, int] | None = None) -> ClientPlaceTree:
+        """The tree that `world_size` ranks start on.
+
+        Args:
+            spec: A run's mesh; says the order of the axes, and their sizes where the trainer states none.
+            stated: Axis -> size as the trainer has it. An axis that is not named has size 1, dp takes what is left.
 
         Raises:
-            MeshError: The sizes do not multiply to world_size; names the numbers.
+            MeshError: An axis is unknown, the sizes do not multiply to world_size, or a speed is of no rank; names the
+                numbers.
         """
-        others = spec.pp * spec.cp * spec.tp
-        dp = world_size // others if spec.dp == "auto" else spec.dp
-        sizes = {"pp": spec.pp, "dp": dp, "cp": spec.cp, "tp": spec.tp}
-        mesh = {str(axis): sizes[axis] for axis in spec.order}
+        own = {"pp": spec.pp, "dp": spec.dp, "cp": spec.cp, "tp": spec.tp}
+        _check_sizes(stated or {})
+        sizes = {str(axis): stated.get(axis, _LEFT_OUT[axis]) if stated else own[axis] for axis in spec.order}
+        others = math.prod(size for axis, size in sizes.items() if isinstance(size, int) and axis != "dp")
+        dp = world_size // others if isinstance(sizes["dp"], str) else sizes["dp"]
         if dp < 1 or dp * others != world_size:
-            raise MeshError(f"the mesh must have world_size = {world_size} ranks, got {_product(mesh)}")
+            raise MeshError(f"the mesh must have world_size = {world_size} ranks, got {_product(sizes)}", field="mesh")
+        mesh = {axis: dp if axis == "dp" else int(size) for axis, size in sizes.items()}
         return ClientPlaceTree.of(mesh, speed_of_leaf=spec.speed_of_rank())
 
     @staticmethod
@@ -206,6 +211,14 @@ class ClientPlaceTree:
         return np.asarray(np.array(self.speed_W)[consumers].min(axis=1), np.float64)
 
 
+def _check_sizes(mesh: Mapping[str, int]) -> None:
+    for axis, size in mesh.items():
+        if axis not in AXES:
+            raise MeshError(f"mesh must have axes of {list(AXES)}, got {axis!r}")
+        if size < 1:
+            raise MeshError(f"mesh.{axis} must be at least 1, got {size}")
+
+
 def _roles_of(mesh: Mapping[str, int], stated: Mapping[str, str]) -> tuple[Role, ...]:
     for axis, role in stated.items():
         if axis not in mesh:
@@ -221,12 +234,13 @@ def _speeds_of(stated: Mapping[int, float], world_size: int) -> tuple[float, ...
     speed_W = np.ones(world_size)
     for rank, speed in stated.items():
         if not 0 <= rank < world_size:
-            raise MeshError(f"speed must name ranks in [0, {world_size}), got {rank}")
+            raise MeshError(f"mesh.speed must name ranks in [0, {world_size}), got {rank}", field="mesh.speed")
         if not (speed > 0 and math.isfinite(speed)):
-            raise MeshError(f"speed of rank {rank} must be positive and finite, got {speed}")
+            text = f"mesh.speed of rank {rank} must be positive and finite, got {speed}"
+            raise MeshError(text, field="mesh.speed")
         speed_W[rank] = speed
     return tuple(speed_W.tolist())
 
 
-def _product(mesh: Mapping[str, int]) -> str:
+def _product(mesh: Mapping[str, int | str]) -> str:
     return " * ".join(f"{axis} {size}" for axis, size in mesh.items())

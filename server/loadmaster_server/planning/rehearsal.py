@@ -23,18 +23,23 @@ MAX_RANKS, MAX_PER_RANK, DOCS_PER_ROW = 4096, 4, 5
 _SHARE_UNIT = 1 << 30
 
 
-def rehearse(spec: RunSpec) -> None:
+def rehearse(spec: RunSpec, *, stream: str = TRAIN, tree: ClientPlaceTree | None = None) -> None:
     """Run the spec's strategy once on a small step of invented lengths; one that comes with Loadmaster is not tried.
+
+    Args:
+        stream: Whose steps.
+        tree: The mesh; by default the spec's, where dp is auto with as many ranks as its steps allow.
 
     Raises:
         SpecError: There is no such strategy, or it breaks a rule; names the rule, the strategy and an invented sample.
     """
-    tree = _small_tree(spec)
+    tree = _small_tree(spec) if tree is None else tree
     placer = Placer.of(spec, tree)
     if placer.name in BUILT_IN:
         return
-    num_bins = tree.size("dp") * min(MAX_PER_RANK, spec.batch.num_bins_at(0) // tree.size("dp") or 1)
-    shape = dataclasses.replace(rules_of(spec, TRAIN).shape_at(0), num_bins=num_bins)
+    shape = rules_of(spec, stream).shape_at(0)
+    num_bins = tree.size("dp") * min(MAX_PER_RANK, shape.num_bins // tree.size("dp") or 1)
+    shape = dataclasses.replace(shape, num_bins=num_bins)
     pieces, packed_N = _invented(shape, len(spec.sources))
     weights = [_SHARE_UNIT // len(spec.sources)] * len(spec.sources)
     placer.place(placer.graph(pieces, packed_N, shape, weights))

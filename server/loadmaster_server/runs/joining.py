@@ -10,6 +10,8 @@ from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import JoinReply, JoinRequest
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError, GoneError
 
+from ..planning.place_tree import ClientPlaceTree
+from ..planning.rehearsal import rehearse
 from ..store import (
     ACTORS,
     GenerationKey,
@@ -19,7 +21,7 @@ from ..store import (
     Store,
     StreamKey,
 )
-from .mesh import check_batch, check_coords, resolve_mesh
+from .mesh import check_batch, check_coords
 from .rendezvous import Entry, Rendezvous
 
 POLL_S = 1.0
@@ -39,6 +41,7 @@ class JoinService:
         self._store = store
         self._meetings: defaultdict[StreamKey, Rendezvous] = defaultdict(Rendezvous)
         self._lock = threading.Lock()
+        self._rehearsed: dict[StreamKey, ClientPlaceTree] = {}
 
     def join(self, key: StreamKey, request: JoinRequest) -> JoinReply:
         """Ask to take part; waits about a second for the others.
@@ -47,15 +50,18 @@ class JoinService:
             NotFoundError: There is no such run or stream.
             BadRequestError: Rank, world_size or step make no sense; names the field.
             MeshError: The mesh does not fit the ranks, the batch, or what the rank says of its own place.
+            SpecError: The run's strategy breaks a rule on this mesh; names both.
             ConflictError: Another rank asks for something else, or the parent never bound that step.
             GoneError: This attempt's generation was replaced by a newer one.
         """
         spec = self._store.runs.definition(key.run).spec
         self._store.generations.newest(key)  # refuses a stream that the run does not have
         _check_request(request)
-        mesh = resolve_mesh(spec.mesh, request.mesh, request.world_size)
+        tree = ClientPlaceTree.from_spec(spec.mesh, request.world_size, request.mesh)
+        mesh = tree.mesh
         check_batch(mesh, spec, key.stream)
         coords = check_coords(mesh, request.rank, request.coords)
+        self._rehearse(key, spec, tree)
         generation, missing = self._wait_open(key, request, mesh)
         if generation is None:
             return JoinReply(state="waiting", waiting_for=missing, coords=coords, mesh=mesh)
@@ -66,6 +72,12 @@ class JoinService:
         with self._lock:
             meeting = self._meetings.get(key)
             return meeting.waiting_for(time.monotonic()) if meeting else []
+
+    def _rehearse(self, key: StreamKey, spec: RunSpec, tree: ClientPlaceTree) -> None:
+        """Once for all ranks that come with the same mesh."""
+        if self._rehearsed.get(key) != tree:
+            rehearse(spec, stream=key.stream, tree=tree)
+            self._rehearsed[key] = tree
 
     def _wait_open(
         self, key: StreamKey, request: JoinRequest, mesh: dict[str, int]

@@ -1,47 +1,19 @@
-"""The device mesh that a set of ranks starts on: sizes, coordinates, and whether the run's batches fit it."""
+"""The device mesh that a set of ranks starts on: coordinates, and whether the run's batches fit it."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from loadmaster_flight.spec import MeshSpec, RunSpec
 from loadmaster_flight.spec.mesh import StageFields
 from loadmaster_flight.wire.errors import MeshError
 
-
-def resolve_mesh(spec: MeshSpec, stated: dict[str, int], world_size: int) -> dict[str, int]:
-    """Sizes of all axes, slowest first.
-
-    Args:
-        spec: The run's mesh; holds where the trainer states none, and says the order of the axes.
-        stated: Axis -> size as the trainer has it. An axis that is not named has size 1, dp takes what is left.
-        world_size: Number of ranks.
-
-    Raises:
-        MeshError: An axis is unknown, or the sizes do not multiply to world_size; names the numbers.
-    """
-    for axis, size in stated.items():
-        if axis not in spec.order:
-            raise MeshError(f"mesh must have axes of {list(spec.order)}, got {axis!r}")
-        if size < 1:
-            raise MeshError(f"mesh.{axis} must be at least 1, got {size}")
-    own = {"pp": spec.pp, "dp": 1, "cp": spec.cp, "tp": spec.tp}
-    sizes = {str(axis): stated.get(axis, 1) if stated else own[axis] for axis in spec.order}
-    others = math.prod(size for axis, size in sizes.items() if axis != "dp")
-    dp = stated.get("dp", "auto") if stated else spec.dp
-    sizes["dp"] = world_size // others if isinstance(dp, str) else dp
-    if sizes["dp"] * others != world_size or sizes["dp"] < 1:
-        named = " * ".join(f"{axis} {'auto' if axis == 'dp' and dp == 'auto' else n}" for axis, n in sizes.items())
-        raise MeshError(f"the mesh must have world_size = {world_size} ranks, got {named}")
-    return sizes
+from ..planning.place_tree import ClientPlaceTree
 
 
 def coords_of(mesh: dict[str, int], rank: int) -> dict[str, int]:
     """Coordinates of a rank: the slowest axis comes first in `mesh`."""
-    place = np.unravel_index(rank, tuple(mesh.values()))
-    return {axis: int(index) for axis, index in zip(mesh, place, strict=True)}
+    return ClientPlaceTree.of(mesh).coords(rank)
 
 
 def check_coords(mesh: dict[str, int], rank: int, stated: dict[str, int]) -> dict[str, int]:
@@ -58,6 +30,23 @@ def check_coords(mesh: dict[str, int], rank: int, stated: dict[str, int]) -> dic
             shape = ", ".join(f"{name} {size}" for name, size in mesh.items())
             raise MeshError(f"rank {rank} says {axis} = {index}, but in the mesh ({shape}) it is {coords[axis]}")
     return coords
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Refuse a run whose mesh no set of ranks can start on.
+
+    Where dp is auto its steps decide how many ranks there can be at most; whatever needs dp itself is left to joining.
+
+    Raises:
+        MeshError: A stream's steps cannot be dealt to the mesh, or cut for it, or a speed is of a rank that cannot be;
+            names rule and numbers.
+    """
+    own = spec.mesh
+    mesh = {"pp": own.pp, "dp": own.dp if isinstance(own.dp, int) else 1, "cp": own.cp, "tp": own.tp}
+    for stream in spec.stream_names:
+        check_batch(mesh, spec, stream)
+    most = own.dp if isinstance(own.dp, int) else max(math.gcd(*_bin_counts(spec, s)) for s in spec.stream_names)
+    ClientPlaceTree.of(mesh | {"dp": most}, speed_of_leaf=own.speed_of_rank())
 
 
 def check_batch(mesh: dict[str, int], spec: RunSpec, stream: str) -> None:

@@ -28,6 +28,7 @@ from ..store import (
     VerdictRecord,
 )
 from .comparison import name_differences
+from .mesh import check_spec
 
 IDLE = "idle"
 JOINING = "joining"
@@ -50,6 +51,7 @@ class RunService:
 
         Raises:
             SpecError: The spec is wrong; names fields. Or its strategy is.
+            MeshError: No set of ranks can start on its mesh; names rule and numbers.
             BadRequestError: The manifests are not those of the spec's sources.
             ConflictError: The name belongs to a run with another spec or other sources; names what differs.
         """
@@ -151,6 +153,7 @@ def _parse(request: CreateRunRequest) -> Definition:
         spec = RunSpec.model_validate(request.spec)
     except ValidationError as error:
         raise SpecError(f"spec: {describe_faults(error.errors())}") from error
+    check_spec(spec)
     rehearse(spec)
     manifests = tuple(_parse_manifest(i, tree) for i, tree in enumerate(request.manifests))
     names = [manifest.name for manifest in manifests]
