@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loadmaster_flight.sources.blocks import Block, EndOfShardError, RowFault
+from loadmaster_flight.sources.grouping import split_at_first_dot
 from loadmaster_flight.sources.reader import SourceReader
-from loadmaster_flight.sources.webdataset import split_name
 from loadmaster_flight.spec.source import SourceSpec, TransformSpec
 
 from .conftest import tar_of
@@ -72,7 +72,7 @@ def pairs(num_samples: int, image_bytes: int = 700) -> list[tuple[str, bytes]]:
 def test_split_name_when_given_a_member_then_cuts_at_the_first_dot_of_its_last_part(
     name: str, expected: tuple[str, str]
 ) -> None:
-    assert split_name(name) == expected
+    assert split_at_first_dot(name) == expected
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,6 +5,7 @@ from .cache import BlockCache, BlockKey
 from .hashing import fold, fold_array, name_key
 from .inventory import check_unchanged, freeze_source
 from .lanes import LanePath, LaneReader, LaneRows, LaneStretch
+from .media_files import MediaFiles
 from .order import Unit, block_sequence, lane_units, row_order
 from .reader import SourceReader
 from .survey import Survey, survey_source
@@ -19,6 +20,7 @@ __all__ = [
     "LaneReader",
     "LaneRows",
     "LaneStretch",
+    "MediaFiles",
     "Projection",
     "RowFault",
     "SourceReader",

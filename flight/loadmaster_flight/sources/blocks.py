@@ -82,8 +82,11 @@ class Projection:
     def of_spec(spec: SourceSpec) -> Projection:
         """The columns that a source's transform reads; a user's function may read all of them."""
         transform = spec.transform
-        path = transform.text or transform.messages or transform.tokens
-        return Projection(paths=None if path is None else (path,), text_path=transform.text)
+        if transform.function is not None:
+            return Projection()
+        content = (transform.text, transform.messages, transform.tokens)
+        named = [path for path in (*content, *transform.media_paths) if path is not None]
+        return Projection(paths=tuple(dict.fromkeys(named)), text_path=transform.text)
 
 
 def heads(path: str) -> list[tuple[str, str]]:

@@ -93,6 +93,27 @@ class FileStore:
         fs, path = self._locate(uri)
         return fs.open_input_file(path)
 
+    def read_whole(self, uri: str) -> bytes:
+        """All bytes of a small file."""
+        with self.open(uri) as handle:
+            return bytes(handle.read())
+
+    def file_type(self, uri: str) -> Any:
+        """What is there under a name (pyarrow.fs.FileType); of stores without folders, what is above files is one."""
+        fs, path = self._locate(uri)
+        return fs.get_file_info(path).type
+
+    def list_files(self, folder: str) -> list[FileEntry]:
+        """Every file in and below a folder.
+
+        Raises:
+            FileNotFoundError: There is no such folder.
+        """
+        fs, path = self._locate(folder)
+        prefix = folder.removesuffix(path)
+        infos = fs.get_file_info(pafs.FileSelector(path, recursive=True))
+        return [_entry(prefix + info.path, info) for info in infos if info.type == pafs.FileType.File]
+
     def _stat_folder(self, folder: str, uris: list[str]) -> dict[str, FileEntry]:
         if folder and len(uris) >= _LEAST_LISTED:
             fs, path = self._locate(folder)

@@ -11,9 +11,13 @@ from .arrow_ipc import ArrowFileShard, ArrowStreamShard
 from .blocks import Block, Projection
 from .cache import BlockCache
 from .decompress import Compression
+from .energon_shard import EnergonShard
 from .files import ShardFile
+from .folder import FolderShard
+from .grouping import grouping_of
 from .jsonl import JsonlShard
 from .jsonl_stream import CompressedJsonlShard
+from .mds import MdsShard
 from .parquet import ParquetShard
 from .webdataset import TarShard
 
@@ -74,7 +78,13 @@ def open_shard(
         case SourceFormat.ARROW:
             return ArrowFileShard(file, projection) if info.is_seekable else ArrowStreamShard(file, projection)
         case SourceFormat.WEBDATASET:
-            return TarShard(file, manifest.block_bytes, projection)
+            return TarShard(file, manifest.block_bytes, projection, grouping=grouping_of(spec.group))
+        case SourceFormat.ENERGON:
+            return EnergonShard(manifest, file, spec, projection)
+        case SourceFormat.FOLDER:
+            return FolderShard(file)
+        case SourceFormat.MDS:
+            return MdsShard(file, manifest.block_bytes, projection)
         case SourceFormat.JSONL:
             compression = compression_of(info.uri)
             if compression is None:

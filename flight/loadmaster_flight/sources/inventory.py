@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..spec.manifest import ShardInfo, SourceManifest, UnitKind
@@ -16,6 +16,8 @@ from .files import FileEntry, FileStore, ShardFile, source_error
 from .footers import Footer, Progress, footer_of, for_each, is_arrow_file
 from .formats import KNOWN_EXTENSIONS, compression_of, format_of
 from .jsonl import num_ranges
+from .listing import current_entries, list_source
+from .missing import refuse_missing
 from .reader import SourceReader
 
 MAX_LANES = 64
@@ -54,10 +56,44 @@ def freeze_source(
         SourceError: Something that would fail later; names source, field, uri and rule.
     """
     store = FileStore(spec.storage_options, source=name)
-    entries = store.expand(spec.uris, base_dir)
-    kind = _agree_on_format(name, spec, entries)
-    _refuse_empty(name, kind, entries)
-    files = [_file(store, name, entry) for entry in entries]
+    listing = list_source(name, spec, base_dir, store)
+    kind = _agree_on_format(name, spec, listing.entries)
+    _refuse_empty(name, kind, listing.entries)
+    if listing.shards is not None:
+        dealt = _deal_folders(spec, listing.shards, listing.read_sizes, shuffle_bytes)
+    else:
+        dealt = _deal_files(
+            spec, kind, [_file(store, name, entry) for entry in listing.entries], shuffle_bytes, progress
+        )
+    num_units = sum(len(shard.block_sizes or ()) for shard in dealt.shards) if dealt.has_blocks else len(dealt.shards)
+    manifest = SourceManifest(
+        name=name,
+        ordinal=ordinal,
+        format=kind,
+        lanes=_checked_lanes(name, spec, dealt.lanes, num_units),
+        unit_kind=UnitKind.BLOCK if dealt.has_blocks else UnitKind.SHARD,
+        block_bytes=spec.block_bytes,
+        shards=tuple(dealt.shards),
+        fingerprint=fingerprint,
+        field_map=listing.field_map,
+        excluded=listing.excluded,
+    )
+    _refuse_no_sample(manifest, spec)
+    return manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dealt:
+    """Shards as they are frozen, and what is dealt to how many lanes: blocks of them, or whole ones."""
+
+    shards: list[ShardInfo]
+    lanes: int
+    has_blocks: bool
+
+
+def _deal_files(
+    spec: SourceSpec, kind: SourceFormat, files: list[ShardFile], shuffle_bytes: int, progress: Progress | None
+) -> _Dealt:
     lanes = spec.lanes or lanes_within(shuffle_bytes, [_first_block_size(spec, kind, files[0])] * MAX_LANES)
     is_few = len(files) < SHARDS_PER_LANE * lanes
     shards = _describe(kind, files, is_each_looked_at=is_few)
@@ -66,19 +102,13 @@ def freeze_source(
         shards, read_sizes = _with_blocks(spec, kind, files, shards, progress)
         lanes = spec.lanes or lanes_within(shuffle_bytes, read_sizes)
         has_blocks = len(shards) < SHARDS_PER_LANE * lanes
-    num_units = sum(len(shard.block_sizes or ()) for shard in shards) if has_blocks else len(shards)
-    manifest = SourceManifest(
-        name=name,
-        ordinal=ordinal,
-        format=kind,
-        lanes=_checked_lanes(name, spec, lanes, num_units),
-        unit_kind=UnitKind.BLOCK if has_blocks else UnitKind.SHARD,
-        block_bytes=spec.block_bytes,
-        shards=tuple(shards),
-        fingerprint=fingerprint,
-    )
-    _refuse_no_sample(manifest, spec)
-    return manifest
+    return _Dealt(shards=shards, lanes=lanes, has_blocks=has_blocks)
+
+
+def _deal_folders(spec: SourceSpec, shards: list[ShardInfo], read_sizes: list[int], shuffle_bytes: int) -> _Dealt:
+    lanes = spec.lanes or lanes_within(shuffle_bytes, read_sizes)
+    has_blocks = len(shards) < SHARDS_PER_LANE * lanes and all(shard.is_seekable for shard in shards)
+    return _Dealt(shards=shards, lanes=lanes, has_blocks=has_blocks)
 
 
 def lanes_within(shuffle_bytes: int, block_sizes: Iterable[int]) -> int:
@@ -95,7 +125,7 @@ def check_unchanged(manifest: SourceManifest, spec: SourceSpec) -> None:
     """
     store = FileStore(spec.storage_options, source=manifest.name)
     try:
-        now = store.stat([shard.uri for shard in manifest.shards])
+        now = current_entries(manifest, store)
     except OSError as error:
         raise source_error(manifest.name, str(spec.uris[0]), f"cannot be listed: {error}") from error
     for shard, entry in zip(manifest.shards, now, strict=True):
@@ -212,12 +242,7 @@ def _refuse_missing_column(spec: SourceSpec, files: list[ShardFile], footers: li
     for path in Projection.of_spec(spec).paths or ():
         if any(resolve(footer.schema, path) is not None for footer in footers):
             continue
-        names = footers[0].schema.names
-        near = difflib.get_close_matches(path, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:20])}"
-        field = next(key for key in ("text", "messages", "tokens") if getattr(spec.transform, key) == path)
-        rule = f"has no column {path!r}, nor has any other shard; {hint}"
-        raise source_error(files[0].source, files[0].uri, rule, field=f"transform.{field}")
+        refuse_missing(files[0].source, spec, path, footers[0].schema.names, files[0].uri)
 
 
 def _checked_lanes(name: str, spec: SourceSpec, lanes: int, num_units: int) -> int:

@@ -70,7 +70,7 @@ def survey_source(
         warnings += _drift(files, footers, spec)
         read_sizes = [size for footer in footers for size in footer.read_sizes]
     else:
-        counts = _sample(manifest, spec, files, progress)
+        counts = _told(manifest) or _sample(manifest, spec, files, progress)
         blocks = _num_blocks(manifest)
         read_sizes = _block_sizes(manifest)
     num_rows, is_estimate = _extrapolate(counts, len(files), size_bytes)
@@ -92,6 +92,13 @@ def survey_source(
 
 def _count_of(footer: Footer, file: ShardFile) -> Count:
     return Count(num_rows=footer.num_rows or 0, size_bytes=file.size_bytes, is_whole=True)
+
+
+def _told(manifest: SourceManifest) -> list[Count]:
+    """Counts that were frozen with the shards, as folders tell them; none where one is not known."""
+    pairs = [(shard.num_rows, shard.size_bytes) for shard in manifest.shards]
+    counts = [Count(num_rows=rows, size_bytes=size, is_whole=True) for rows, size in pairs if rows is not None]
+    return counts if len(counts) == len(pairs) else []
 
 
 def _sample(
@@ -127,7 +134,9 @@ def _num_blocks(manifest: SourceManifest) -> int | None:
     sizes = [shard.block_sizes for shard in manifest.shards]
     if all(size is not None for size in sizes):
         return sum(len(size or ()) for size in sizes)
-    is_ranged = manifest.format is SourceFormat.WEBDATASET or all(shard.is_seekable for shard in manifest.shards)
+    is_ranged = manifest.format in (SourceFormat.WEBDATASET, SourceFormat.ENERGON) or all(
+        shard.is_seekable for shard in manifest.shards
+    )
     if manifest.format is SourceFormat.ARROW or not is_ranged:
         return None
     return sum(num_ranges(shard.size_bytes, manifest.block_bytes) for shard in manifest.shards)

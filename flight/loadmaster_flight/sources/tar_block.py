@@ -14,6 +14,8 @@ import orjson
 from .blocks import Projection, RowFault, as_text, heads, value_at
 
 KEY = "__key__"
+OR = ";"
+"""Between the names of members of which a sample has one or the other."""
 _MARKUP = frozenset(["htm", "html", "md", "srt", "vtt", "xml", "yaml", "yml"])
 _TEXT = _MARKUP | {"caption", "cls", "cls2", "csv", "jsonl", "text", "transcript", "tsv", "txt"}
 _PICKLE = frozenset(["pickle", "pkl", "pt", "pth", "pyd"])
@@ -33,12 +35,15 @@ class TarBlock:
 
     def __init__(self, samples: list[TarSample], *, fault: str | None, projection: Projection) -> None:
         self._samples = samples if fault is None else [*samples, TarSample(key="", fault=fault)]
-        self._text_path = projection.text_path
+        self._text_fields = frozenset((projection.text_path or "").split(OR))
         self.num_rows = len(self._samples)
         self.size_bytes = sum(len(body or b"") for sample in samples for body in sample.members.values())
 
     def column(self, path: str, rows: npt.NDArray[np.int64]) -> list[object]:
-        """Values of a member: `txt`, or `json.caption` for what is inside a JSON member, or `__key__`."""
+        """Values of a member: `txt`, or `json.caption` for what is inside a JSON member, or `__key__`.
+
+        Of `jpg;png` it is the first one that the sample has.
+        """
         return [self._value(self._samples[row], path) for row in rows.tolist()]
 
     def row(self, index: int) -> dict[str, object] | RowFault:
@@ -59,7 +64,7 @@ class TarBlock:
             return RowFault(reason=sample.fault)
         if path == KEY:
             return sample.key
-        for extension, rest in heads(path):
+        for extension, rest in (pair for single in path.split(OR) for pair in heads(single)):
             body = sample.members.get(extension)
             if body is not None:
                 return self._decode(extension, body, rest)
@@ -71,7 +76,15 @@ class TarBlock:
             return RowFault(reason=f"member .{extension} is a pickle: pickles are never opened")
         if rest or last == "json":
             return _json_value(extension, body, rest)
-        return as_text(body) if last in _TEXT or extension == self._text_path else body
+        return as_text(body) if last in _TEXT or extension in self._text_fields else body
+
+
+def is_wanted(extension: str, paths: tuple[str, ...] | None) -> bool:
+    """Whether a member is read where `paths` are; None reads all."""
+    if paths is None:
+        return True
+    singles = (single for path in paths for single in path.split(OR))
+    return any(single == extension or single.startswith(extension + ".") for single in singles)
 
 
 def _last(extension: str) -> str:

@@ -52,7 +52,9 @@ def _source_with_absolute_paths(source: SourceSpec, base: Path) -> SourceSpec:
         "chat_template": _absolute(template, base) if transform.is_template_file else template,
     }
     uri = uris[0] if isinstance(source.uri, str) else uris
-    return source.model_copy(update={"uri": uri, "transform": transform.model_copy(update=paths)})
+    media_root = _absolute(source.media_root, base)
+    update = {"uri": uri, "media_root": media_root, "transform": transform.model_copy(update=paths)}
+    return source.model_copy(update=update)
 
 
 def _absolute(path: str | None, base: Path) -> str | None:

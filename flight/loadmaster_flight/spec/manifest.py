@@ -45,3 +45,7 @@ class SourceManifest(SpecModel):
     shards: tuple[ShardInfo, ...]
     fingerprint: str
     """SHA-256 (hex) of transform, tokenizer and template: what else decides the tokens of a row."""
+    field_map: dict[str, str] = Field(default_factory=dict)
+    """Field -> member of an Energon dataset, as its dataset.yaml had it."""
+    excluded: tuple[str, ...] = ()
+    """`shard.tar/key` of samples of an Energon dataset that are left out."""

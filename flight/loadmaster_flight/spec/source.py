@@ -25,6 +25,7 @@ class SourceFormat(StrEnum):
 
 FIRST_DOT, LAST_DOT = "first_dot", "last_dot"
 
+
 class OnExhausted(StrEnum):
     """What happens when a source has nothing left: the others share its weight, the stream ends, or it fails."""
 
