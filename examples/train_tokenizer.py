@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 DATA = Path(__file__).with_name("data")
 SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+MEDIA_TOKENS = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +45,7 @@ def train(samples: Sequence[str], vocab_size: int) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=SPECIAL_TOKENS,
+        special_tokens=SPECIAL_TOKENS + MEDIA_TOKENS,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -65,6 +66,10 @@ def texts(data: Path) -> Iterator[str]:
         yield from ("\n".join(turn["content"] for turn in chat) for chat in chats)
     for path in sorted(data.glob("manual/*.arrow")):
         yield from pa.ipc.open_file(path).read_all()["text"].to_pylist()
+    for path in sorted(data.glob("pictures/*.tar")):
+        yield from tar_texts(path)
+    for line in (data / "clips/metadata.jsonl").read_text("utf-8").splitlines():
+        yield json.loads(line)["caption"]
 
 
 def tar_texts(path: Path) -> Iterator[str]:
