@@ -25,7 +25,7 @@ def test_simulate_when_the_sources_are_real_then_their_own_lengths_are_planned(s
     assert [step["step"] for step in tree["steps"]] == [0, 1, 2]
     web, chat = tree["sources"]
     assert web["tokens"] + chat["tokens"] == sum(step["num_tokens"] for step in tree["steps"])
-    assert web["weight_at_0"] == pytest.approx(0.75)
+    assert web["weight"] == pytest.approx(0.75)
     assert tree["bubble_limit"] == pytest.approx(1 / 2)  # G = 2 on two ranks: one microbatch each, two stages
     assert 0 < tree["efficiency"] <= tree["bubble_limit"]
 
@@ -47,6 +47,22 @@ def test_simulate_when_lengths_are_stated_then_no_file_is_read(spec_file, data_d
         assert 0.9 * step["bubble_limit"] < step["efficiency"] < 1
 
 
+def test_simulate_when_some_rows_are_measured_then_documents_have_their_lengths_and_never_end(spec_file, capsys):
+    argv = [str(spec_file()), *MESH, "--steps", "4", "--microbatches", "64"]
+    whole, some = simulated(capsys, *argv), simulated(capsys, *argv, "--rows", "8")
+
+    assert some["lengths"] == "drawn from 8 measured rows of each source"
+    assert whole["sources"][0]["epoch"] > 1
+    assert some["sources"][0]["epoch"] == 0
+    assert some["steps"][0]["num_tokens"] == pytest.approx(whole["steps"][0]["num_tokens"], rel=0.15)
+
+
+def test_simulate_when_weights_change_then_a_source_shows_the_mean_over_the_steps(spec_file, capsys):
+    ramp = "chat: [{at: 0, value: 1}, {at: 2, value: 9}]"
+    tree = simulated(capsys, str(spec_file(("chat: 1", ramp))), *MESH, *STATED, "--steps", "4")
+    assert tree["sources"][1]["weight"] == pytest.approx((0.25 + 0.25 + 0.75 + 0.75) / 4)
+
+
 def test_simulate_when_repeated_then_the_figures_are_the_same(spec_file, capsys):
     argv = [str(spec_file()), *MESH, *STATED, "--steps", "2", "--against", "token_budget"]
     assert simulated(capsys, *argv) == simulated(capsys, *argv)
@@ -61,6 +77,13 @@ def test_simulate_when_the_device_is_twice_as_fast_then_a_step_takes_half(spec_f
 def test_simulate_when_dp_does_not_divide_g_then_g_is_rounded_up(spec_file, capsys):
     tree = simulated(capsys, str(spec_file()), "--mesh", "dp=3", *STATED[:4], "--microbatches", "4", "--steps", "1")
     assert tree["steps"][0]["num_tokens"] > 5 * 4096  # six microbatches, not four
+
+
+def test_simulate_when_asked_for_json_then_the_page_names_every_key(spec_file, capsys):
+    tree = simulated(capsys, str(spec_file()), *MESH, *STATED, "--steps", "2", "--against", "naive")
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    parts = [tree, tree["against"]["naive"], tree["steps"][0], tree["sources"][0], tree["host_memory"]]
+    assert {key for part in parts for key in part if f"`{key}" not in page} == set()
 
 
 def test_simulate_when_a_person_looks_then_all_tables_are_there(spec_file, capsys):
@@ -79,6 +102,7 @@ def test_simulate_when_a_person_looks_then_all_tables_are_there(spec_file, capsy
         (["--mesh", "dp=2", "--lengths", "zipf"], "lengths must be one of"),
         (["--mesh", "dp=2", "--steps", "0"], "at least 1"),
         (["--mesh", "dp=2", "--flops", "x"], "number above 0"),
+        (["--mesh", "dp=2", "--rows", "9", "--lengths", "pareto"], "give one of the two"),
     ],
 )
 def test_simulate_when_an_argument_is_wrong_then_the_rule_is_named(spec_file, capsys, argv: list[str], told: str):

@@ -16,6 +16,7 @@ from loadmaster_flight.wire.errors import MeshError, SpecError
 from loadmaster_server.planning import DGraph, Placement
 from loadmaster_server.planning.cost import CostModel, transformer_cost
 from loadmaster_server.planning.placement import costs_of, run_strategy
+from loadmaster_server.planning.planner import StreamPlanner
 from loadmaster_server.planning.rehearsal import rehearse
 from loadmaster_server.planning.strategies import load_strategy, sequential
 from support.graphs import make_graph
@@ -204,3 +205,13 @@ def test_plan_when_placed_by_default_then_ranks_carry_nearly_equal_cost(make_rig
     for plan in rig.steps(5):
         rank_D = np.bincount(plan.pieces.bin // 8, weights=cost(rig.tokens_of(plan)), minlength=4)
         assert rank_D.max() <= 1.006 * rank_D.mean()
+
+
+def test_planner_when_it_is_watched_then_every_step_is_shown_placed(make_rig: Make, spec_of: Make) -> None:
+    seen: list[DGraph] = []
+    rig = make_rig(spec_of(1), LENGTHS, dp=4)
+    rig.planner = StreamPlanner(rig.spec, "train", [s.lanes for s in rig.sources], 4, on_placed=seen.append)
+    plans = [rig.next(), rig.next()]
+    for plan, graph in zip(plans, seen, strict=True):
+        assert graph.shape.step == plan.step
+        assert np.array_equal(graph.bin_N, plan.pieces.bin)

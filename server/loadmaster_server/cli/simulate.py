@@ -9,35 +9,34 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from loadmaster_flight.loader.engine import LoaderEngine
-from loadmaster_flight.spec import Knot, Ramp, RunSpec, SourceManifest, load_run_spec
-from loadmaster_flight.spec.manifest import UnitKind
+from loadmaster_flight.spec import Knot, Ramp, RunSpec, load_run_spec
 from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError
-from loadmaster_server.planning.simulation import Against, Lengths, Mesh, SimulatedStep, StatedSource, Stepper
-from loadmaster_server.planning.simulation.stepping import Measure
+from loadmaster_server.planning.simulation import Against, Lengths, Mesh, SimulatedStep, Stepper
 
 from .check import TABLE_WIDTH
 from .failures import failing_cleanly, with_lines
 from .opening import freeze_all, source_bars
+from .simulated_metadata import simulated_metadata
 from .simulated_run import SimulatedRun
 from .simulation_plot import check_plot, plot_run
 from .simulation_tables import run_tables
 
 AXES = ("pp", "dp", "cp", "tp")
-STATED_LANES = 8
 SUSTAINED_FLOPS = 4e14
 
 
 @failing_cleanly("simulate")
 def main(argv: Sequence[str]) -> int:
     """Entry point of the sub-command; returns the exit code."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.rows and args.lengths:
+        parser.error("--rows measures lengths and --lengths states them: give one of the two")
     if args.plot is not None:
         check_plot(args.plot)
     spec = _on_mesh(load_run_spec(args.run), args)
@@ -69,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", type=_against, default=(), metavar="A,B", help=f"other loaders: {against}")
     lengths = "documents of every source, instead of its data: lognormal:700,1.2, pareto:1.15,400 or bimodal"
     parser.add_argument("--lengths", type=_lengths, help=lengths)
+    rows = "measure N rows of each source and draw all documents from them; by default all that the steps need"
+    parser.add_argument("--rows", type=_positive, metavar="N", help=rows)
     flops = "FLOP/s that a device sustains (default 4e14); ratios do not depend on it"
     parser.add_argument("--flops", type=_positive_float, default=SUSTAINED_FLOPS, help=flops)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the tables")
@@ -133,7 +134,10 @@ def _on_mesh(spec: RunSpec, args: argparse.Namespace) -> RunSpec:
 
 
 def _simulate(spec: RunSpec, args: argparse.Namespace) -> SimulatedRun:
-    with source_bars() as bars, _metadata(spec, args.lengths, lambda: freeze_all(spec, bars)) as metadata:
+    with (
+        source_bars() as bars,
+        simulated_metadata(spec, lambda: freeze_all(spec, bars), lengths=args.lengths, rows=args.rows) as metadata,
+    ):
         measure, lanes, num_blocks = metadata
         stepper = Stepper(spec, args.mesh, lanes, measure, against=args.against, num_blocks=num_blocks)
         task = bars.add_task("planning steps", total=args.steps)
@@ -142,35 +146,12 @@ def _simulate(spec: RunSpec, args: argparse.Namespace) -> SimulatedRun:
             steps.append(step)
             bars.advance(task)
     return SimulatedRun(
-        spec=spec, mesh=Mesh(**args.mesh), steps=steps, stepper=stepper, flops=args.flops, lengths=args.lengths
+        spec=spec, mesh=Mesh(**args.mesh), steps=steps, stepper=stepper, flops=args.flops, lengths=_origin(args)
     )
 
 
-Metadata = tuple[Measure, list[int], list[int | None]]
-
-
-@contextmanager
-def _metadata(spec: RunSpec, lengths: Lengths | None, freeze: Callable[[], list[SourceManifest]]) -> Iterator[Metadata]:
-    """What answers demands; lanes and, where it is known, blocks of each source."""
-    if lengths is not None:
-        lanes = [source.lanes or STATED_LANES for source in spec.sources.values()]
-        stated = [StatedSource(i, lengths, num, seed=spec.seed) for i, num in enumerate(lanes)]
-        yield (lambda demand: stated[demand.source].measure(demand)), lanes, [None] * len(lanes)
-        return
-    manifests = freeze()
-    engine = LoaderEngine(spec, manifests, cache_dir=None)
-    try:
-        yield (
-            lambda demand: engine.measure(demand.source, demand.epoch, demand.cursors, demand.rows_per_lane),
-            [manifest.lanes for manifest in manifests],
-            [_num_blocks(manifest) for manifest in manifests],
-        )
-    finally:
-        engine.close()
-
-
-def _num_blocks(manifest: SourceManifest) -> int | None:
-    """Blocks of a source where its shards tell without being read."""
-    if manifest.unit_kind is UnitKind.SHARD:
-        return None
-    return sum(len(shard.block_sizes or ()) for shard in manifest.shards)
+def _origin(args: argparse.Namespace) -> str | None:
+    """Where lengths are from that the sources do not have in full."""
+    if args.rows:
+        return f"drawn from {args.rows} measured rows of each source"
+    return args.lengths.name if args.lengths else None

@@ -14,7 +14,6 @@ from loadmaster_flight.spec import RunSpec
 from loadmaster_server.planning.simulation import (
     Against,
     HostMemory,
-    Lengths,
     Mesh,
     SimulatedStep,
     Stepper,
@@ -25,14 +24,19 @@ from loadmaster_server.planning.simulation import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
-    """What was simulated. `flops`: FLOP/s of a device, which makes seconds of FLOPs."""
+    """What was simulated.
+
+    Attributes:
+        flops: FLOP/s of a device, which makes seconds of FLOPs.
+        lengths: Where the documents' lengths are from, if not all from the sources.
+    """
 
     spec: RunSpec
     mesh: Mesh
     steps: list[SimulatedStep]
     stepper: Stepper
     flops: float
-    lengths: Lengths | None
+    lengths: str | None
 
     def seconds(self, timing: Timing) -> float:
         return timing.time / self.flops
@@ -53,6 +57,10 @@ class SimulatedRun:
                 mean_s = statistics.fmean(self.seconds(timing) for timing in timings)
                 yield name, len(timings), mean_s, _efficiency(timings)
 
+    def seconds_for_same_work(self, efficiency: float) -> float:
+        """Mean seconds that a loader of another efficiency takes for what these steps hold."""
+        return self.mean(lambda step: step.timing.useful) / efficiency / self.flops
+
     @property
     def efficiency(self) -> float:
         """Useful over all device time of all steps."""
@@ -62,14 +70,13 @@ class SimulatedRun:
         """Tokens, epochs and shuffle quality by source."""
         state = self.stepper.planner.state()
         total = sum(state.placed_tokens_S) or 1
-        weights = {name: ramp.at(0) for name, ramp in self.spec.mixture.weights.items()}
-        whole = sum(weights.values())
+        shares_S = [statistics.fmean(shares) for shares in zip(*(step.shares_S for step in self.steps), strict=True)]
         return [
             {
                 "source": name,
                 "tokens": tokens,
                 "share": tokens / total,
-                "weight_at_0": weights.get(name, 0.0) / whole,
+                "weight": weight,
                 "epoch": source.epoch,
                 "rows": source.num_rows,
                 "lanes": quality.lanes,
@@ -77,8 +84,13 @@ class SimulatedRun:
                 "blocks": quality.num_blocks,
                 "shuffle_quality": quality.share_of_perfect,
             }
-            for name, tokens, source, quality in zip(
-                self.spec.source_names, state.placed_tokens_S, state.sources, self.stepper.shuffle_S, strict=True
+            for name, tokens, weight, source, quality in zip(
+                self.spec.source_names,
+                state.placed_tokens_S,
+                shares_S,
+                state.sources,
+                self.stepper.shuffle_S,
+                strict=True,
             )
         ]
 
@@ -104,7 +116,7 @@ class SimulatedRun:
             "run": self.spec.run,
             "mesh": asdict(self.mesh),
             "strategy": self.spec.strategy,
-            "lengths": self.lengths.name if self.lengths else None,
+            "lengths": self.lengths,
             "flops_per_device": self.flops,
             "mean_step_s": self.mean(lambda step: self.seconds(step.timing)),
             "efficiency": self.efficiency,

@@ -18,7 +18,7 @@ def run_tables(run: SimulatedRun) -> Iterator[Table | str]:
     """All tables of a run, with the lines between them."""
     mesh, flops = run.mesh, f"{run.flops / 1e12:g} TFLOP/s"
     axes = ", ".join(f"{axis} {getattr(mesh, axis)}" for axis in ("dp", "pp", "cp", "tp"))
-    data = f"lengths {run.lengths.name}" if run.lengths else "lengths measured from the sources"
+    data = f"lengths {run.lengths}" if run.lengths else "lengths measured from the sources"
     shape = f"G {run.spec.batch.num_bins_at(run.steps[-1].step)}, C {run.spec.batch.capacity_at(run.steps[-1].step)}"
     yield f"run {run.spec.run}: {axes} ({mesh.world_size} devices), {shape}, strategy {run.spec.strategy}; {data}"
     yield f"simulated: exact 1F1B over FLOPs at {flops} a device, no communication; planned by the real planner"
@@ -85,7 +85,7 @@ def _source_table(run: SimulatedRun) -> Table:
     for source in run.sources():
         mixed, quality = source["effective_blocks"], source["shuffle_quality"]
         table.add_row(
-            source["source"], f"{source['tokens']:,}", f"{source['share']:.2%}", f"{source['weight_at_0']:.2%}",
+            source["source"], f"{source['tokens']:,}", f"{source['share']:.2%}", f"{source['weight']:.2%}",
             str(source["epoch"]), str(source["lanes"]), "" if mixed is None else f"{mixed:.1f}",
             "" if quality is None else f"{quality:.0%} of {source['blocks']}",
         )  # fmt: skip

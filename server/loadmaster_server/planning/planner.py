@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
 from . import pieces as p
 from .aggregate import aggregate
 from .demand import Demand, NeedMetadata
+from .dgraph import DGraph
 from .draw import MissingRowsError
 from .feed import SourceFeed
 from .known_verdicts import KnownVerdicts
@@ -45,6 +46,7 @@ class StreamPlanner:
         lanes: Number of lanes of each source, in the order of the spec's sources.
         mesh: Axis sizes, slowest first (`{"pp": 2, "dp": 4}`), or the size of dp alone.
         state: Go on from here; by default from step 0.
+        on_placed: Called with the graph of each step, every piece in its bin, before the planner moves on.
 
     Raises:
         MeshError: The mesh does not fit the batch: G % dp, align % (2*cp), C % (2*cp*tp); names the numbers.
@@ -61,6 +63,7 @@ class StreamPlanner:
         mesh: Mapping[str, int] | int,
         *,
         state: PlannerState | None = None,
+        on_placed: Callable[[DGraph], None] | None = None,
     ) -> None:
         self._rules = rules_of(spec, stream)
         sizes = {"dp": mesh} if isinstance(mesh, int) else mesh
@@ -73,8 +76,9 @@ class StreamPlanner:
         self._feeds = [SourceFeed(i, source, at) for i, (source, at) in enumerate(sources)]
         self._lanes, self._aggregate = lanes, dict[str, object]()
         self._verdicts: list[pa.RecordBatch] = []
+        self._fed: set[int] = set()
         self._known = KnownVerdicts()
-        self._num_attempts = 0
+        self._num_attempts, self._on_placed = 0, on_placed
 
     @property
     def step(self) -> int:
@@ -102,6 +106,7 @@ class StreamPlanner:
             if source >= len(self._feeds):
                 raise BadRequestError(f"source must be in [0, {len(self._feeds)}), got {source}")
             self._feeds[source].add(self._known.apply(source, table))
+            self._fed.add(source)
 
     def recall(self, known: KnownVerdicts) -> None:
         """Let verdicts stand that were journaled before. Call it before rows are fed; the planner adds its own."""
@@ -124,8 +129,7 @@ class StreamPlanner:
         if self.is_over:
             raise ConflictError(f"stream {self._rules.stream} is over: step {self.step - 1} was its last")
         check_bins(self._rules, self._dp, self.step)
-        for feed in self._feeds:
-            feed.merge()
+        self._merge()
         try:
             membership = plan_membership(self._feeds, self._rules, self._state)
         except MissingRowsError as missing:
@@ -135,6 +139,12 @@ class StreamPlanner:
         plan = self._place(membership)
         self._commit(membership, plan)
         return plan
+
+    def _merge(self) -> None:
+        """Bring the rows that have arrived in order."""
+        for source in sorted(self._fed):
+            self._feeds[source].merge()
+        self._fed.clear()
 
     def forgive_bad_rows(self) -> None:
         """After a RunPausedError: let its bad rows go, so that `plan_next` goes on. Membership does not change."""
@@ -167,6 +177,8 @@ class StreamPlanner:
         placed, packed_N, shape = membership.placed, membership.bin_N, membership.shape
         graph = self._placer.place(self._placer.graph(placed, packed_N, shape, membership.weights_S))
         self._aggregate = aggregate(graph, placed.values_NP[:, p.LANE], self._lanes)
+        if self._on_placed is not None:
+            self._on_placed(graph)
         return StepPlan(
             step=shape.step,
             is_final=membership.is_final,

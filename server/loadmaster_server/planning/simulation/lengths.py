@@ -55,6 +55,15 @@ class Lengths:
         name = f"{kind}:{','.join(f'{value:g}' for value in parameters)}"
         return Lengths(name=name, draw=draw, parameters=parameters, longest=longest)
 
+    @staticmethod
+    def observed(name: str, tokens_N: Int64Array) -> Lengths:
+        """Lengths that were measured, each as likely as it was frequent. int64 (N,), at least one."""
+
+        def draw(rng: np.random.Generator, num: int) -> Float64Array:
+            return rng.choice(tokens_N, num).astype(np.float64)
+
+        return Lengths(name=name, draw=draw, parameters=(), longest=int(tokens_N.max()))
+
 
 def _positive(part: str, text: str) -> float:
     try:

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from loadmaster_flight.spec import Layout, RunSpec
@@ -19,7 +18,6 @@ from ..demand import Demand, NeedMetadata
 from ..dgraph import DGraph
 from ..pieces import DRAWN_AT
 from ..planner import StreamPlanner
-from ..primitives import Placement
 from .figures import Evenness, Mesh, Timing, TokenBudget, evenness_of, limit_of, naive_timing, timing_of
 from .loaders import Against, as_read, cost_grid
 from .shuffling import ShuffleQuality
@@ -34,6 +32,7 @@ class SimulatedStep:
     """One step. Times are in FLOPs of one device.
 
     Attributes:
+        shares_S: Shape (S,), what the mixture gives each source in this step; sums to 1.
         fill: Real tokens over the capacity of all microbatches; occupancy counts the padding to `align` as well.
         limit: Efficiency that the pipeline's bubble leaves.
         queued: Pieces that are drawn and wait, with their tokens; `oldest_age` in steps.
@@ -43,6 +42,7 @@ class SimulatedStep:
     step: int
     num_pieces: int
     num_tokens: int
+    shares_S: tuple[float, ...]
     fill: float
     occupancy: float
     timing: Timing
@@ -53,26 +53,6 @@ class SimulatedStep:
     queued_tokens: int
     oldest_age: int
     against: dict[Against, list[Timing]]
-
-
-class WatchedPlanner(StreamPlanner):
-    """A planner that keeps the graph of the step that it planned last, as its strategy got it, and what it decided."""
-
-    graph: DGraph
-    method: str = ""
-
-    def __init__(self, spec: RunSpec, stream: str, lanes: list[int], mesh: dict[str, int]) -> None:
-        super().__init__(spec, stream, lanes, mesh)
-        self._watched = self._placer.strategy
-        self._placer = replace(self._placer, strategy=self._watch)
-
-    def _watch(self, graph: DGraph) -> Placement:
-        decided = self._watched(graph)
-        self.graph = graph
-        if not isinstance(decided, Placement):
-            decided = Placement(node_N=np.arange(len(graph.nodes)), bin_N=np.asarray(decided), method="own")
-        self.method = decided.method
-        return decided
 
 
 def backbone_of(spec: RunSpec) -> CostModel:
@@ -103,7 +83,8 @@ class Stepper:
         against: Collection[Against] = (),
         num_blocks: Sequence[int | None] | None = None,
     ) -> None:
-        self.planner = WatchedPlanner(spec, stream, lanes, mesh)
+        self._placed: list[DGraph] = []
+        self.planner = StreamPlanner(spec, stream, lanes, mesh, on_placed=self._placed.append)
         self.mesh = Mesh(**mesh)
         known = num_blocks or [None] * len(lanes)
         self.shuffle_S = [ShuffleQuality(lanes=n, num_blocks=blocks) for n, blocks in zip(lanes, known, strict=True)]
@@ -119,7 +100,7 @@ class Stepper:
             for source, quality in enumerate(self.shuffle_S):
                 is_its_N = (plan.pieces.source == source) & (plan.pieces.first_token == 0)
                 quality.add(plan.pieces.shard[is_its_N], plan.pieces.block[is_its_N])
-            yield self._judge(plan, self.planner.graph)
+            yield self._judge(plan, self._placed.pop())
 
     def _plan(self) -> StepPlan | None:
         while not self.planner.is_over:
@@ -141,12 +122,13 @@ class Stepper:
             step=plan.step,
             num_pieces=len(nodes),
             num_tokens=plan.num_tokens,
+            shares_S=tuple((plan.weights_S / plan.weights_S.sum()).tolist()),
             fill=plan.num_tokens / (plan.num_bins * shape.capacity),
             occupancy=float(size_N.sum()) / (plan.num_bins * capacity),
             timing=timing_of(cost_DM, self.mesh),
             limit=limit_of(self.mesh, per_rank),
             evenness=evenness_of(size_N, cost_N, cost_DM, capacity),
-            method=self.planner.method,
+            method=graph.method,
             queued=len(queue),
             queued_tokens=int(queue.tokens_N.sum()),
             oldest_age=plan.step + 1 - int(queue.values_NP[:, DRAWN_AT].min()) if len(queue) else 0,
