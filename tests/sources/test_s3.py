@@ -17,12 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+from loadmaster_flight.sources.attempts import Patience
+from loadmaster_flight.sources.blocks import RowFault
 from loadmaster_flight.sources.inventory import check_unchanged
 from loadmaster_flight.sources.lanes import LaneReader
+from loadmaster_flight.sources.media_files import MediaFiles
 from loadmaster_flight.sources.reader import SourceReader
 from loadmaster_flight.spec.manifest import SourceManifest, UnitKind
-from loadmaster_flight.spec.source import SourceSpec
+from loadmaster_flight.spec.source import SourceSpec, TransformSpec
 from loadmaster_flight.wire.errors import SourceError, UnavailableError
+from support.energon_writer import write_energon
+from support.mds_writer import write_mds
 
 from .conftest import QUICK, tar_of
 
@@ -216,3 +221,91 @@ def test_check_unchanged_when_shards_are_many_then_their_folder_is_listed_once(
     bucket.delete_object(Bucket=BUCKET, Key="many/03.jsonl")
     with pytest.raises(SourceError, match=r"s3://cargo/many/03\.jsonl was frozen into the run and is missing now"):
         check_unchanged(manifest, spec)
+
+
+def upload(bucket: Any, folder: Path, prefix: str) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            bucket.put_object(
+                Bucket=BUCKET, Key=f"{prefix}/{path.relative_to(folder).as_posix()}", Body=path.read_bytes()
+            )
+
+
+def write_images(folder: Path) -> Path:
+    (folder / "deep").mkdir(parents=True)
+    lines = [f'{{"file_name": "deep/{i}.jpg", "text": "{text}"}}\n' for i, text in enumerate(TEXTS)]
+    (folder / "metadata.jsonl").write_text("".join(lines))
+    for i in range(len(TEXTS)):
+        (folder / "deep" / f"{i}.jpg").write_bytes(b"image %d" % i)
+    return folder
+
+
+def write_shards(folder: Path) -> Path:
+    samples = [{"text": text, "image": text.encode()} for text in TEXTS]
+    return write_mds(folder, {"text": "str", "image": "jpeg"}, [samples[:30], samples[30:]])
+
+
+def write_dataset(folder: Path) -> Path:
+    return write_energon(folder, dataset={"field_map": {"text": "json[text]", "image": "jpg"}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "expected"),
+    [
+        ("folder", write_images, TEXTS),
+        ("mds", write_shards, TEXTS),
+        ("energon", write_dataset, [f"caption {i}" for i in range(8)]),
+    ],
+)
+def test_folder_when_on_s3_then_each_row_is_read_once(
+    kind: str,
+    write: Callable[[Path], Path],
+    expected: list[str],
+    tmp_path: Path,
+    bucket: Any,
+    s3_spec: Callable[..., SourceSpec],
+    freeze: Callable[..., SourceManifest],
+) -> None:
+    upload(bucket, write(tmp_path / "local"), f"whole-{kind}")
+    spec = s3_spec(f"whole-{kind}", format=kind, transform=TransformSpec(text="text", image="image"))
+    manifest = freeze(spec)
+    check_unchanged(manifest, spec)
+    assert sorted(read_source(manifest, spec)) == sorted(expected)
+
+
+def test_media_when_on_s3_then_are_found_below_their_folder_and_nowhere_else(
+    tmp_path: Path, bucket: Any, s3_spec: Callable[..., SourceSpec], freeze: Callable[..., SourceManifest]
+) -> None:
+    upload(bucket, write_images(tmp_path / "local"), "media/set")
+    bucket.put_object(Bucket=BUCKET, Key="media/beside.jpg", Body=b"beside")
+    spec = s3_spec("media/set", format="folder", transform=TransformSpec(text="text", image="image"))
+    manifest = freeze(spec)
+    with SourceReader(manifest, spec, patience=QUICK) as reader:
+        block = reader.read_block(0, 0)
+    media = MediaFiles(manifest, spec, patience=QUICK)
+    values = block.column("image", np.arange(block.num_rows))
+    assert [media.read(0, value, 1000) for value in values] == [b"image %d" % i for i in range(len(TEXTS))]
+    assert media.read(0, f"s3://{BUCKET}/media/set/deep/7.jpg", 1000) == b"image 7"
+    for elsewhere in (f"s3://{BUCKET}/media/beside.jpg", "/media/set/deep/7.jpg", "../beside.jpg"):
+        assert isinstance(media.read(0, elsewhere, 1000), RowFault)
+    assert media.read(0, "deep/70.jpg", 1000) == RowFault(reason="file not found: deep/70.jpg")
+    assert media.read(0, "deep", 1000) == RowFault(reason="no file: deep")
+
+
+def test_media_when_the_store_is_gone_then_is_no_verdict(
+    tmp_path: Path,
+    bucket: Any,
+    endpoint: str,
+    s3_spec: Callable[..., SourceSpec],
+    freeze: Callable[..., SourceManifest],
+) -> None:
+    upload(bucket, write_images(tmp_path / "local"), "media/gone")
+    spec = s3_spec("media/gone", format="folder", transform=TransformSpec(text="text", image="image"))
+    manifest = freeze(spec)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    options = {**spec.storage_options, "endpoint_override": f"http://127.0.0.1:{port}", "connect_timeout": 1}
+    media = MediaFiles(manifest, spec.model_copy(update={"storage_options": options}), patience=Patience(tries=1))
+    with pytest.raises(UnavailableError, match=r"media file s3://cargo/media/gone/deep/0\.jpg cannot be read"):
+        media.read(0, "deep/0.jpg", 1000)

@@ -25,11 +25,13 @@ class EnergonDataset:
         shards: Addresses of its tar files, in the order of the split.
         field_map: Field -> member, from dataset.yaml; empty for a crude dataset and for one that code would map.
         excluded: `shard.tar/key` of samples that are left out.
+        num_samples: Of the split, as .info.json counts them; None where it does not.
     """
 
     shards: tuple[str, ...]
     field_map: Mapping[str, str] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    num_samples: int | None = None
 
 
 def open_dataset(store: FileStore, source: str, folder: str, split: str) -> EnergonDataset:
@@ -51,10 +53,16 @@ def open_dataset(store: FileStore, source: str, folder: str, split: str) -> Ener
     names = [name for given in parts[split] or () for name in expand_braces(str(given)) if name not in excluded]
     if not names:
         raise source_error(source, folder, f"has no shard in split {split!r}", field="split")
+    left_out = tuple(
+        sorted(name for name in excluded if ".tar/" in name and f"{name.partition('.tar/')[0]}.tar" in names)
+    )
+    counts = (_read(store, source, folder, ".info.json", ".info.yaml") or {}).get("shard_counts") or {}
+    is_counted = all(isinstance(counts.get(name), int) for name in names)
     return EnergonDataset(
         shards=tuple(f"{folder}/{name}" for name in names),
         field_map=_field_map(store, source, folder),
-        excluded=tuple(sorted(name for name in excluded if ".tar/" in name)),
+        excluded=left_out,
+        num_samples=sum(counts[name] for name in names) - len(left_out) if is_counted else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""`loadmaster init DATA_DIR`: write a commented starter spec from what is found in a folder."""
+"""`loadmaster init DATA_DIR | --from METADATASET`: write a commented starter spec from a folder or a metadataset."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from loadmaster_flight.spec import load_run_spec
 from loadmaster_flight.transforms.tokenizer import open_tokenizer
 from loadmaster_flight.wire.errors import BadRequestError, SourceError
 
+from .adopt import adopt, spec_text
 from .failures import failing_cleanly
 from .scan import FoundSource, scan_folder
 from .starter import StarterSpec
@@ -29,11 +30,16 @@ def main(argv: Sequence[str]) -> int:
         nothing was written.
     """
     args = _parser().parse_args(argv)
-    folder, out = Path(args.data_dir), Path(args.out)
-    if not folder.is_dir():
-        raise BadRequestError(f"DATA_DIR must be a folder, got {args.data_dir!r}")
+    out = Path(args.out)
+    if (args.data_dir is None) == (args.metadataset is None):
+        raise BadRequestError("give either DATA_DIR or --from METADATASET")
     if out.exists() and not args.force:
         raise BadRequestError(f"{out} is there already: name another file with -o, or overwrite it with --force")
+    if args.metadataset is not None:
+        return _take_over(Path(args.metadataset), out, args)
+    folder = Path(args.data_dir)
+    if not folder.is_dir():
+        raise BadRequestError(f"DATA_DIR must be a folder, got {args.data_dir!r}")
     starter = _starter(folder, out, args.tokenizer, args.run)
     if not starter.usable:
         raise SourceError(_nothing_usable(folder, starter.sources))
@@ -43,12 +49,31 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="loadmaster init", description=__doc__)
-    parser.add_argument("data_dir", metavar="DATA_DIR", help="a folder; each sub-folder and format becomes a source")
+    folder = "a folder; each sub-folder and format becomes a source"
+    parser.add_argument("data_dir", nargs="?", metavar="DATA_DIR", help=folder)
+    metadataset = "a Megatron-Energon metadataset.yaml: a source a dataset, with the shares of its blend"
+    parser.add_argument("--from", dest="metadataset", metavar="METADATASET", help=metadataset)
+    parser.add_argument("--split", default="train", help="of the metadataset (default train)")
     parser.add_argument("-o", "--out", default="RUN.yaml", help="the file to write (default RUN.yaml)")
     parser.add_argument("--tokenizer", help="a tokenizer.json (default: the nearest one)")
     parser.add_argument("--run", default="my-run", help="name of the run (default my-run)")
     parser.add_argument("--force", action="store_true", help="overwrite the file")
     return parser
+
+
+def _take_over(path: Path, out: Path, args: argparse.Namespace) -> int:
+    sources = adopt(path, args.split)
+    tokenizer = Path(args.tokenizer) if args.tokenizer else find_tokenizer(path.absolute().parent)
+    text = spec_text(sources, path=path, split=args.split, out=out, run=args.run, tokenizer=tokenizer)
+    out.write_text(text, encoding="utf-8")
+    print(f"wrote {out} with {len(sources)} source{'s' if len(sources) != 1 else ''}")
+    for source in sources:
+        for note in source.notes:
+            print(f"{source.name}: {note}", file=sys.stderr)
+    load_run_spec(out)
+    is_complete = tokenizer is not None and all(source.content for source in sources)
+    print(f"next: {'' if is_complete else 'complete it, then '}loadmaster check {out}")
+    return 0 if is_complete else INCOMPLETE
 
 
 def _starter(folder: Path, out: Path, tokenizer: str | None, run: str) -> StarterSpec:

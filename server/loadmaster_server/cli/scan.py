@@ -61,7 +61,7 @@ def _names(groups: Iterable[tuple[str, SourceFormat]], folder: Path) -> dict[tup
     names: dict[tuple[str, SourceFormat], str] = {}
     for sub_folder, kind in keys:
         has_several = sum(other == sub_folder for other, _ in keys) > 1
-        wanted = _as_name(f"{sub_folder or folder.absolute().name}{f'-{kind.value}' if has_several else ''}")
+        wanted = as_name(f"{sub_folder or folder.absolute().name}{f'-{kind.value}' if has_several else ''}")
         number = 2
         name = wanted
         while name in names.values():
@@ -70,7 +70,8 @@ def _names(groups: Iterable[tuple[str, SourceFormat]], folder: Path) -> dict[tup
     return names
 
 
-def _as_name(text: str) -> str:
+def as_name(text: str) -> str:
+    """A source name made of any text."""
     name = re.sub(r"[^a-z0-9_.-]+", "-", text.lower()).strip("-_.")
     return name[:MAX_NAME_CHARS] or "data"
 
