@@ -7,13 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.constructor.window import BuiltStep, StepWindow
-from loadmaster_flight.wire.slicing import SlicePlace
 
 
 def built(step: int, size: int = 8) -> BuiltStep:
-    return BuiltStep(
-        step=step, batches={(0, SlicePlace()): pa.record_batch({"x": pa.array([0] * (size // 8), pa.int64())})}
-    )
+    return BuiltStep(step=step, batches={0: pa.record_batch({"x": pa.array([0] * (size // 8), pa.int64())})})
 
 
 def window(*, ranks: int = 2, first_step: int = 0, build_ahead: int = 3, budget_bytes: int = 1 << 20) -> StepWindow:

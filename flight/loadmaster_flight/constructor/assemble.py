@@ -1,59 +1,63 @@
-"""From pieces to microbatches: tokens, labels and document boundaries of one dp rank's part of a step.
+"""From pieces to microbatches: tokens, labels, boundaries and media of one dp rank's part of a step.
 
 # N = documents, K = loss spans, M = microbatches of the rank, C = tokens of a microbatch, T = tokens moved
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from loadmaster_flight.spec import BatchSpec, Layout
+from loadmaster_flight.spec import BatchSpec, Layout, MediaSpec
 from loadmaster_flight.wire.errors import BadRequestError, InternalError
-from loadmaster_flight.wire.schemas import IGNORE_INDEX, batch_schema
+from loadmaster_flight.wire.schemas import IGNORE_INDEX
 from loadmaster_flight.wire.step_plan import StepPlan
 
+from .columns import list_column
+from .delivery import Delivery
+from .encoding import StepEncoding
+from .images import albums_of, image_columns, inline_pixels
 from .matching import Documents, match_documents
+from .modalities import audio_fields, media_schema, vision_fields
+from .placement import Placement, place_documents
+from .sounds import audio_columns
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where documents lie in the rank's M*C tokens. `start_N` and `padded_N` have shape (N,), int64."""
-
-    num_microbatches: int
-    seq_len: int
-    row_len: int
-    microbatch_N: Int64Array
-    start_N: Int64Array
-    padded_N: Int64Array
-
-    @property
-    def size(self) -> int:
-        return self.num_microbatches * self.seq_len
+TEXT = MediaSpec()
 
 
-def assemble(plan: StepPlan, pieces: pa.RecordBatch | pa.Table, batch: BatchSpec, dp_rank: int) -> pa.RecordBatch:
+def assemble(
+    plan: StepPlan,
+    pieces: Delivery | pa.RecordBatch | pa.Table,
+    batch: BatchSpec,
+    dp_rank: int,
+    *,
+    media: MediaSpec = TEXT,
+    encoding: StepEncoding | None = None,
+) -> pa.RecordBatch:
     """Build the microbatches of one dp rank. Pure; any thread.
 
     Documents lie in canonical order, each padded to `batch.align` (layout pad: to a row); padding has token 0 and label
     -100. A label is the next token of the same document; only targets inside a document's loss spans count, and none
-    of a masked document. A bin without pieces becomes one dummy document whose labels are all -100.
+    of a masked document. A bin without pieces becomes one dummy document whose labels are all -100. Images and audio
+    lie in the order of their documents; pixels of a masked document that came without are 0.
 
     Args:
         plan: The step's plan, or a slice of it that holds this rank's bins.
         pieces: Schema PIECES, in any order; rows of other steps and bins are left alone.
         batch: Layout, rows and alignment of the run.
         dp_rank: In [0, plan.dp).
+        media: What the run makes of media.
+        encoding: Of a hybrid step, where several ranks share it.
 
     Returns:
-        One row a microbatch, in bin order, schema `batch_schema(seq_len=plan.seq_len)`.
+        One row a microbatch, in bin order, schema `media_schema(media, ...)`; of a hybrid step without ENCODER_FIELDS,
+        which differ between the ranks of a dp rank.
 
     Raises:
         BadRequestError: dp_rank is out of range, or `pieces` has another schema.
@@ -61,39 +65,59 @@ def assemble(plan: StepPlan, pieces: pa.RecordBatch | pa.Table, batch: BatchSpec
     """
     if not 0 <= dp_rank < plan.dp:
         raise BadRequestError(f"dp_rank must be in [0, {plan.dp}), got {dp_rank}")
+    delivery = pieces if isinstance(pieces, Delivery) else Delivery.of(pieces)
     bins = range(dp_rank * plan.bins_per_rank, (dp_rank + 1) * plan.bins_per_rank)
-    documents = match_documents(plan, pieces, bins)
-    placement = _place(plan, documents, batch, bins)
+    documents = match_documents(plan, delivery, bins)
+    placement = place_documents(plan, documents, batch, bins)
+    schema = media_schema(media, seq_len=plan.seq_len, is_hybrid=plan.is_hybrid)
+    columns = _text_columns(plan, documents, placement, schema, is_pad=batch.layout is Layout.PAD)
+    columns |= _media_columns(plan, documents, placement, schema, media, encoding)
+    kept = [field for field in schema if field.name in columns]
+    arrays = [columns[field.name] for field in kept]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kept, metadata=schema.metadata))
+
+
+def _text_columns(
+    plan: StepPlan, documents: Documents, placement: Placement, schema: pa.Schema, *, is_pad: bool
+) -> dict[str, pa.Array]:
     tokens, labels = _fill(documents, placement)
-    cu_seqlens = _cu_seqlens(placement, is_pad=batch.layout is Layout.PAD)
-    return _to_record(plan, documents, placement, tokens, labels, cu_seqlens)
+    cu_seqlens = _cu_seqlens(placement, is_pad=is_pad)
+    columns = {"tokens": _tensor(schema, "tokens", tokens, plan.seq_len)}
+    columns["labels"] = _tensor(schema, "labels", labels, plan.seq_len)
+    ends = np.cumsum([0, *(len(segments) for segments in cu_seqlens)])
+    columns["cu_seqlens"] = list_column(schema.field("cu_seqlens").type, ends, np.concatenate(cu_seqlens))
+    ends = np.append(placement.first_M, len(placement.microbatch_N))
+    for name in ("source", "shard", "block", "row", "epoch", "first_token", "num_tokens"):
+        kind = schema.field(f"doc_{name}").type
+        columns[f"doc_{name}"] = list_column(kind, ends, documents.column(name))
+    columns["global_valid_tokens"] = pa.array(np.full(len(placement.first_M), plan.global_valid_tokens, np.int64))
+    return columns
 
 
-def _place(plan: StepPlan, documents: Documents, batch: BatchSpec, bins: range) -> Placement:
-    is_pad = batch.layout is Layout.PAD
-    row_len = plan.seq_len // batch.rows if is_pad else plan.seq_len
-    unit = row_len if is_pad else batch.align
-    padded_N = -(-documents.num_tokens // unit) * unit
-    microbatch_N = documents.bin - bins.start
-    before_N = np.cumsum(padded_N) - padded_N
-    first_M = np.searchsorted(microbatch_N, np.arange(len(bins)))
-    bin_base_M = np.append(before_N, padded_N.sum())[first_M]
-    offset_N = before_N - bin_base_M[microbatch_N]
-    over = np.flatnonzero((offset_N + padded_N > plan.seq_len) | (is_pad & (documents.num_tokens > row_len)))
-    if len(over):
-        at = over[0]
-        limit = f"{plan.seq_len} tokens" + (f" in rows of {row_len}" if is_pad else "")
-        raise InternalError(
-            f"step {plan.step}: bin {documents.bin[at]} must hold at most {limit}, got {offset_N[at] + padded_N[at]}"
-        )
-    return Placement(
-        num_microbatches=len(bins),
-        seq_len=plan.seq_len,
-        row_len=row_len,
-        microbatch_N=microbatch_N,
-        start_N=microbatch_N * plan.seq_len + offset_N,
-        padded_N=padded_N,
-    )
+def _media_columns(
+    plan: StepPlan,
+    documents: Documents,
+    placement: Placement,
+    schema: pa.Schema,
+    media: MediaSpec,
+    encoding: StepEncoding | None,
+) -> dict[str, pa.Array]:
+    vision, audio = vision_fields(media.vision), audio_fields(media.audio)
+    if vision is None and audio is None:
+        return {}
+    albums, num = albums_of(documents, placement), placement.num_microbatches
+    columns: dict[str, pa.Array] = {}
+    if vision is not None and plan.is_hybrid:
+        shared = encoding or StepEncoding(plan, documents.delivery, vision)
+        columns |= image_columns(albums, schema, num, dummy=None)
+        columns["unit_rank"] = shared.unit_ranks(albums, schema.field("unit_rank").type, num)
+    elif vision is not None:
+        columns |= image_columns(albums, schema, num, dummy=vision.dummy_grid)
+        kind = schema.field("pixel_values").type
+        columns["pixel_values"] = inline_pixels(plan, documents, albums, vision, kind, num)
+    if audio is not None:
+        columns |= audio_columns(plan, documents.delivery, albums, audio, schema, num)
+    return columns
 
 
 def _fill(documents: Documents, placement: Placement) -> tuple[Int32Array, Int32Array]:
@@ -190,32 +214,6 @@ def _cu_seqlens(placement: Placement, *, is_pad: bool) -> list[Int32Array]:
     ]
 
 
-def _to_record(
-    plan: StepPlan,
-    documents: Documents,
-    placement: Placement,
-    tokens: Int32Array,
-    labels: Int32Array,
-    cu_seqlens: list[Int32Array],
-) -> pa.RecordBatch:
-    schema = batch_schema(seq_len=plan.seq_len)
-    num = placement.num_microbatches
-    columns: dict[str, pa.Array] = {"tokens": _tensor(schema, "tokens", tokens, plan.seq_len)}
-    columns["labels"] = _tensor(schema, "labels", labels, plan.seq_len)
-    ends = np.cumsum([0, *(len(segments) for segments in cu_seqlens)])
-    columns["cu_seqlens"] = _lists(schema, "cu_seqlens", ends, np.concatenate(cu_seqlens))
-    ends = np.append(np.searchsorted(placement.microbatch_N, np.arange(num)), len(placement.microbatch_N))
-    for name in ("source", "shard", "block", "row", "epoch", "first_token", "num_tokens"):
-        columns[f"doc_{name}"] = _lists(schema, f"doc_{name}", ends, documents.column(name))
-    columns["global_valid_tokens"] = pa.array(np.full(num, plan.global_valid_tokens, np.int64))
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
 def _tensor(schema: pa.Schema, name: str, flat: Int32Array, width: int) -> pa.Array:
     storage = pa.FixedSizeListArray.from_arrays(pa.array(flat), width)
     return pa.ExtensionArray.from_storage(schema.field(name).type, storage)
-
-
-def _lists(schema: pa.Schema, name: str, ends: Int64Array, flat: npt.NDArray[np.generic]) -> pa.Array:
-    kind = schema.field(name).type
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(flat, kind.value_type), type=kind)

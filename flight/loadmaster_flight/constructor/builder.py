@@ -22,12 +22,13 @@ from loadmaster_flight.wire.errors import (
     UnauthenticatedError,
 )
 from loadmaster_flight.wire.http import PlannerClient
-from loadmaster_flight.wire.schemas import batch_schema
 from loadmaster_flight.wire.step_plan import StepPlan
 
+from .delivery import Delivery
 from .gather import Gatherer
+from .modalities import run_schema
 from .plans import PlanFeed
-from .slices import build_slots, coords_of, slice_schema, slot_at
+from .slices import build_ranks, coords_of, rank_schema, slot_at
 from .window import BuiltStep, StepWindow
 
 LOG = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class StreamBuilder:
         self._closed: LoadmasterError | None = None
         self._opened: dict[int, int] = {}
         self._status, self._begun = "starting", (-1, 0)
+        self._is_hybrid = False
         name = f"build-{assignment.run}-{assignment.stream}-{assignment.generation}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -132,7 +134,7 @@ class StreamBuilder:
             if error := self._closed or self._failure or self._left_behind(rank, step):
                 raise error
             built = self._window.get(step) if self._window is not None else None
-            return (built.batches[self._slot_of[rank]], built.build_us) if built is not None else None
+            return (built.batches[rank], built.build_us) if built is not None else None
 
     def is_over(self, step: int) -> bool:
         """Whether the stream has no such step."""
@@ -154,9 +156,14 @@ class StreamBuilder:
                 raise NotReadyError(f"stream {self.assignment.stream} of {self.assignment.run} is {self._status}")
             built = self._window.get(step) if self._window is not None else None
             if built is not None:
-                return built.batches[self._slot_of[rank]].schema
-            whole = batch_schema(seq_len=self._spec.batch.capacity_at(step))
-            return slice_schema(whole, self._slot_of[rank][1], self._spec.mesh)
+                return built.batches[rank].schema
+            return self._expected_schema(rank, step, self._spec)
+
+    def _expected_schema(self, rank: int, step: int, spec: RunSpec) -> pa.Schema:
+        """By the spec and the last step built: where it is wrong a reader finds its stream ended, and opens it anew."""
+        whole = run_schema(spec, seq_len=spec.batch.capacity_at(step), is_hybrid=self._is_hybrid)
+        place = self._slot_of[rank][1]
+        return rank_schema(whole, place, spec.mesh, rank=rank, sizes=self.assignment.mesh)
 
     def status(self, step: int) -> str:
         """Why `step` is not there yet, for people."""
@@ -278,10 +285,11 @@ class StreamBuilder:
         self._begin(plan.step, 1, f"{len(plan.pieces)} pieces from loaders")
         start_s = time.monotonic()
         try:
-            pieces = self._gatherer.gather(self.assignment, plan).combine_chunks()
+            delivery = Delivery.of(self._gatherer.gather(self.assignment, plan))
         except _PASSING as error:
             raise MovedError(error.message) from error
-        batches = build_slots(plan, pieces, spec, self._slot_of.values())
+        batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
+        self._is_hybrid = plan.is_hybrid
         took_s = time.monotonic() - start_s
         self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))

@@ -21,7 +21,7 @@ MAX_PARALLEL = 32
 
 
 def needed_partitions(plan: StepPlan, routes: list[LoaderRoute]) -> dict[str, list[list[int]]]:
-    """Which partitions at which addresses hold the pieces of a plan.
+    """Which partitions at which addresses hold the pieces of a plan, those too that are needed for their images alone.
 
     Raises:
         NotReadyError: No route covers a piece; names its source and lane.
@@ -101,5 +101,6 @@ def _ticket(assignment: Assignment, plan: StepPlan, partitions: list[list[int]])
         digests=[plan.digest],
         dp_ranks=sorted(set(assignment.dp_of_rank)),
         partitions=partitions,
+        encoder_ranks=sorted(assignment.ranks) if plan.is_hybrid else [],
         expires_at=time.time() + MATERIALIZE_TIMEOUT_S,
     )

@@ -17,11 +17,14 @@ class PlanFeed:
     def __init__(self, planner: PlannerClient, assignment: Assignment) -> None:
         self._planner, self._assignment = planner, assignment
         self._plans: dict[int, StepPlan] = {}
+        self._has_images = False
 
     def spec(self) -> RunSpec:
         """The run's frozen spec."""
         definition = self._planner.get(f"/runs/{self._assignment.run}/definition", CreateRunRequest)
-        return RunSpec.model_validate(definition.spec)
+        spec = RunSpec.model_validate(definition.spec)
+        self._has_images = spec.media.vision is not None
+        return spec
 
     def acknowledged(self) -> int:
         """What the planner knows to be consumed by all ranks: where a restarted constructor goes on."""
@@ -56,6 +59,8 @@ class PlanFeed:
         a = self._assignment
         dp_ranks = ",".join(map(str, sorted(set(a.dp_of_rank))))
         query = {"first": step, "last": until, "wait_s": PLAN_WAIT_S, "bind": 1, "dp_ranks": dp_ranks}
+        if self._has_images:
+            query["encoder_ranks"] = ",".join(map(str, sorted(a.ranks)))
         path = f"/runs/{a.run}/streams/{a.stream}/generations/{a.generation}/plans"
         self._plans |= {p.step: p for p in plans_from_bytes(self._planner.request("GET", path, query=query))}
 

@@ -12,28 +12,73 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from loadmaster_flight.spec import MeshSpec, RunSpec
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.control import Assignment
-from loadmaster_flight.wire.slicing import SlicePlace, zigzag_index
+from loadmaster_flight.wire.errors import MeshError
+from loadmaster_flight.wire.slicing import RankSeat, SlicePlace, zigzag_index
 from loadmaster_flight.wire.step_plan import StepPlan
 
 from .assemble import assemble
+from .delivery import Delivery
+from .encoding import ENCODER_FIELDS, StepEncoding
+from .modalities import run_schema, vision_fields
 
 Int64Array = npt.NDArray[np.int64]
 Slot = tuple[int, SlicePlace]
 """dp rank and place: what is built once, for all the ranks that differ in tp alone."""
 
 
-def build_slots(
-    plan: StepPlan, pieces: pa.RecordBatch | pa.Table, spec: RunSpec, slots: Iterable[Slot]
-) -> dict[Slot, pa.RecordBatch]:
-    """A step's batch for each slot. Whole microbatches are kept no longer than it takes to cut them."""
-    wanted = set(slots)
-    batches: dict[Slot, pa.RecordBatch] = {}
-    for dp_rank in sorted({dp for dp, _ in wanted}):
-        whole = assemble(plan, pieces, spec.batch, dp_rank)
-        parts = cut_all(whole, [place for dp, place in wanted if dp == dp_rank], spec.mesh)
-        batches |= {(dp_rank, place): part for place, part in parts.items()}
-    return batches
+def build_ranks(
+    plan: StepPlan,
+    pieces: Delivery | pa.RecordBatch | pa.Table,
+    spec: RunSpec,
+    sizes: Mapping[str, int],
+    slot_of: Mapping[int, Slot],
+) -> dict[int, pa.RecordBatch]:
+    """A step's batch for each rank. Whole microbatches are kept no longer than it takes to cut them.
+
+    Ranks of one slot share one batch; in a hybrid step each has a batch of its own, which shares all columns but
+    ENCODER_FIELDS with the others of its slot.
+
+    Args:
+        plan: Holds the ranks' bins and units.
+        pieces: Schema PIECES; what more than one step or rank needs may be taken once, as a `Delivery`.
+        spec: The run.
+        sizes: Axis sizes of the mesh, slowest first.
+        slot_of: Global rank -> slot.
+
+    Raises:
+        MeshError: The step is hybrid, and ranks get their batches from another one.
+        InternalError: The pieces are not what was planned; names step and piece.
+    """
+    delivery = pieces if isinstance(pieces, Delivery) else Delivery.of(pieces)
+    encoding = _encoding(plan, delivery, spec, sizes)
+    slots: dict[Slot, pa.RecordBatch] = {}
+    for dp_rank in sorted({dp for dp, _ in slot_of.values()}):
+        whole = assemble(plan, delivery, spec.batch, dp_rank, media=spec.media, encoding=encoding)
+        places = {place for dp, place in slot_of.values() if dp == dp_rank}
+        slots |= {(dp_rank, place): part for place, part in cut_all(whole, places, spec.mesh).items()}
+    if encoding is None:
+        return {rank: slots[slot] for rank, slot in slot_of.items()}
+    schema = run_schema(spec, seq_len=plan.seq_len, is_hybrid=True)
+    own = {rank: rank_schema(schema, slot[1], spec.mesh, rank=rank, sizes=sizes) for rank, slot in slot_of.items()}
+    return {rank: _with_own(slots[slot], encoding, rank, own[rank]) for rank, slot in slot_of.items()}
+
+
+def _encoding(plan: StepPlan, delivery: Delivery, spec: RunSpec, sizes: Mapping[str, int]) -> StepEncoding | None:
+    vision = vision_fields(spec.media.vision)
+    if not plan.is_hybrid or vision is None:
+        return None
+    if spec.mesh.tp_mode is not TpMode.READ and sizes.get("tp", 1) > 1:
+        raise MeshError(f"mesh.tp_mode must be read where every rank encodes images, got {spec.mesh.tp_mode.value}")
+    return StepEncoding(plan, delivery, vision)
+
+
+def _with_own(part: pa.RecordBatch, encoding: StepEncoding, rank: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A slot's batch and what one of its ranks encodes."""
+    own = encoding.columns(rank, schema)
+    columns = [own[name] if name in own else part.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def cut(batch: pa.RecordBatch, place: SlicePlace, mesh: MeshSpec) -> pa.RecordBatch:
@@ -68,8 +113,24 @@ def cut_all(batch: pa.RecordBatch, places: Iterable[SlicePlace], mesh: MeshSpec)
 def slice_schema(schema: pa.Schema, place: SlicePlace, mesh: MeshSpec) -> pa.Schema:
     """Schema of the place's part of batches of a schema."""
     fields = [_cp_field(field, place.cp) for field in schema]
-    kept = [field for field in fields if mesh.is_on_stage(field.name, stage=place.pp_rank, num_stages=place.pp)]
+    kept = [field for field in fields if _is_kept(field.name, schema, place, mesh)]
     return pa.schema(kept, metadata={**(schema.metadata or {}), **place.to_metadata()})
+
+
+def rank_schema(
+    schema: pa.Schema, place: SlicePlace, mesh: MeshSpec, *, rank: int, sizes: Mapping[str, int]
+) -> pa.Schema:
+    """Schema of one rank's batches of a schema; a hybrid one says whose it is, since it is no other's."""
+    part = slice_schema(schema, place, mesh)
+    if not is_hybrid_schema(schema):
+        return part
+    seat = RankSeat(rank=rank, mesh=dict(sizes))
+    return part.with_metadata({**part.metadata, **seat.to_metadata()})
+
+
+def is_hybrid_schema(schema: pa.Schema) -> bool:
+    """Whether ranks get what they encode, and not their own images."""
+    return "encoder_dp" in schema.names
 
 
 def slot_at(mesh: Mapping[str, int], coords: Mapping[str, int]) -> Slot:
@@ -97,10 +158,16 @@ def _cp_part(batch: pa.RecordBatch, place: SlicePlace) -> pa.RecordBatch:
 
 
 def _stage_part(batch: pa.RecordBatch, place: SlicePlace, mesh: MeshSpec) -> pa.RecordBatch:
-    kept = [n for n in batch.schema.names if mesh.is_on_stage(n, stage=place.pp_rank, num_stages=place.pp)]
+    kept = [n for n in batch.schema.names if _is_kept(n, batch.schema, place, mesh)]
     schema = pa.schema([batch.schema.field(n) for n in kept])
     metadata = {**(batch.schema.metadata or {}), **place.to_metadata()}
     return pa.RecordBatch.from_arrays([batch.column(n) for n in kept], schema=schema.with_metadata(metadata))
+
+
+def _is_kept(name: str, schema: pa.Schema, place: SlicePlace, mesh: MeshSpec) -> bool:
+    """Whether a stage gets a field. What a rank encodes it gets on every stage."""
+    is_own = is_hybrid_schema(schema) and name in ENCODER_FIELDS
+    return is_own or mesh.is_on_stage(name, stage=place.pp_rank, num_stages=place.pp)
 
 
 def _is_cut(field: pa.Field) -> bool:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from .slices import Slot
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltStep:
-    """One assembled step: a RecordBatch for each slot that is served here. Memory that slots share counts once."""
+    """One assembled step: a RecordBatch for each rank that is served here. Memory that ranks share counts once."""
 
     step: int
-    batches: Mapping[Slot, pa.RecordBatch]
+    batches: Mapping[int, pa.RecordBatch]
     build_us: int = 0
     size_bytes: int = field(init=False)
 
@@ -106,5 +104,6 @@ class StepWindow:
 
 
 def _size_bytes(batches: Iterable[pa.RecordBatch]) -> int:
-    buffers = (buffer for batch in batches for column in batch.columns for buffer in column.buffers())
+    once = {id(batch): batch for batch in batches}.values()
+    buffers = (buffer for batch in once for column in batch.columns for buffer in column.buffers())
     return sum({buffer.address: buffer.size for buffer in buffers if buffer is not None}.values())

@@ -13,7 +13,7 @@ Paths, all below /api/v1:
     POST /runs/{run}/streams/{stream}/tickets     TicketRequest -> TicketReply
     GET  /runs/{run}/streams/{stream}             StreamView
     GET  /runs/{run}/streams/{stream}/generations/{g}/plans?first=&last=&wait_s=&dp_ranks=&partitions=&bind=
-                                                  Arrow IPC stream of STEP_PLAN rows
+                                                  &encoder_ranks= -> Arrow IPC stream of STEP_PLAN rows
     POST /runs/{run}/verdicts                     VerdictReport
 """
 

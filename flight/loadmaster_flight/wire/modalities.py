@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from .errors import BadRequestError
 
@@ -97,7 +98,7 @@ def audio_of(metadata: Mapping[bytes, bytes] | None) -> AudioFields | None:
     return None if values is None else AudioFields(**values)
 
 
-def _parsed(metadata: Mapping[bytes, bytes] | None, key: bytes) -> dict[str, object] | None:
+def _parsed(metadata: Mapping[bytes, bytes] | None, key: bytes) -> dict[str, Any] | None:
     text = (metadata or {}).get(key)
     if text is None:
         return None

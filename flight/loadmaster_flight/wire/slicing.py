@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -15,6 +16,7 @@ from .errors import MeshError
 
 Int64Array = npt.NDArray[np.int64]
 _PREFIX = "loadmaster."
+_SEAT = b"loadmaster.seat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,37 @@ class SlicePlace:
     def to_metadata(self) -> dict[bytes, bytes]:
         """What `from_metadata` reads."""
         return {f"{_PREFIX}{name}".encode(): str(value).encode() for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSeat:
+    """A rank and the mesh it is of, where batches are made for one rank alone.
+
+    Attributes:
+        rank: Global rank.
+        mesh: Axis sizes, slowest first.
+    """
+
+    rank: int
+    mesh: dict[str, int]
+
+    @staticmethod
+    def from_metadata(metadata: Mapping[bytes, bytes] | None) -> RankSeat | None:
+        """What the schema of a batch says; None where ranks share their batches."""
+        text = (metadata or {}).get(_SEAT)
+        if text is None:
+            return None
+        seat = json.loads(text)
+        return RankSeat(rank=seat["rank"], mesh=seat["mesh"])
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """What `from_metadata` reads."""
+        return {_SEAT: json.dumps(asdict(self)).encode()}
+
+    def coords_of(self, rank: int) -> dict[str, int]:
+        """Mesh coordinates of any rank."""
+        index = np.unravel_index(rank, tuple(self.mesh.values()))
+        return {axis: int(i) for axis, i in zip(self.mesh, index, strict=True)}
 
 
 WHOLE = SlicePlace()

@@ -20,6 +20,7 @@ class PlanQuery:
     Attributes:
         wait_s: How long to wait for the first of them.
         dp_ranks: None for all ranks.
+        encoder_ranks: With dp_ranks, also the pieces of which these ranks of the mesh encode images.
         partitions: (source, k, P) triples: lanes l of the source with l mod P = k. None for all lanes of all sources.
         is_binding: Bind the steps before they are handed out.
     """
@@ -28,18 +29,26 @@ class PlanQuery:
     last: int
     wait_s: float = 0.0
     dp_ranks: frozenset[int] | None = None
+    encoder_ranks: frozenset[int] = frozenset()
     partitions: tuple[tuple[int, int, int], ...] | None = None
     is_binding: bool = False
 
     def slice(self, plan: StepPlan) -> StepPlan:
         """The part of a plan that was asked for; it keeps the digest of the whole."""
         if self.dp_ranks is not None:
-            plan = plan.of_ranks(set(self.dp_ranks))
+            plan = plan.of_ranks(set(self.dp_ranks), self.encoder_ranks)
         return plan if self.partitions is None else plan.of_partitions(self.partitions)
 
 
 def parse_query(
-    *, first: int, last: int, wait_s: float, dp_ranks: str | None, partitions: str | None, bind: bool
+    *,
+    first: int,
+    last: int,
+    wait_s: float,
+    dp_ranks: str | None,
+    partitions: str | None,
+    bind: bool,
+    encoder_ranks: str | None = None,
 ) -> PlanQuery:
     """Check a request for plans.
 
@@ -50,6 +59,7 @@ def parse_query(
         dp_ranks: `0,1`.
         partitions: `source:k:P,source:k:P`.
         bind: Whether to bind.
+        encoder_ranks: `0,1`; only with dp_ranks.
 
     Raises:
         BadRequestError: A part of it is impossible; names the field.
@@ -58,11 +68,14 @@ def parse_query(
         raise BadRequestError(f"first and last must be ordered and not negative, got first {first} and last {last}")
     if not wait_s >= 0:
         raise BadRequestError(f"wait_s must be at least 0, got {wait_s}")
+    if encoder_ranks is not None and dp_ranks is None:
+        raise BadRequestError(f"encoder_ranks must come with dp_ranks, got encoder_ranks {encoder_ranks!r} alone")
     return PlanQuery(
         first=first,
         last=min(last, first + MAX_STEPS),
         wait_s=min(wait_s, MAX_WAIT_S),
         dp_ranks=None if dp_ranks is None else frozenset(_numbers("dp_ranks", dp_ranks.split(","))),
+        encoder_ranks=frozenset(_numbers("encoder_ranks", encoder_ranks.split(",")) if encoder_ranks else ()),
         partitions=None if partitions is None else tuple(_partition(part) for part in partitions.split(",")),
         is_binding=bind,
     )

@@ -29,12 +29,21 @@ def plan_routes(plans: PlanService, graphs: GraphService) -> APIRouter:
         last: int,
         wait_s: float = 0.0,
         dp_ranks: str | None = None,
+        encoder_ranks: str | None = None,
         partitions: str | None = None,
         bind: bool = False,
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
         """An Arrow IPC stream of the planned steps in [first, last), sliced; waits for the first of them."""
-        query = parse_query(first=first, last=last, wait_s=wait_s, dp_ranks=dp_ranks, partitions=partitions, bind=bind)
+        query = parse_query(
+            first=first,
+            last=last,
+            wait_s=wait_s,
+            dp_ranks=dp_ranks,
+            partitions=partitions,
+            bind=bind,
+            encoder_ranks=encoder_ranks,
+        )
         key = GenerationKey(run=run, stream=stream, generation=generation)
         return _response(plans.read(key, query), if_none_match)
 

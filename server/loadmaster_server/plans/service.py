@@ -87,7 +87,8 @@ def _check_going_on(generation: GenerationRecord, query: PlanQuery) -> None:
 
 
 def _etag(plans: list[StepPlan], query: PlanQuery) -> str:
-    h = hashlib.sha256(repr((sorted(query.dp_ranks or ()), sorted(query.partitions or ()))).encode())
+    asked = (sorted(query.dp_ranks or ()), sorted(query.encoder_ranks), sorted(query.partitions or ()))
+    h = hashlib.sha256(repr(asked).encode())
     for plan in plans:
         h.update(plan.digest.encode() + repr(plan.masked).encode())
     return f'"{h.hexdigest()}"'
