@@ -49,11 +49,12 @@ MeasureFactory = Callable[..., Measured]
 
 @pytest.fixture
 def build(tokenizer_file: Path) -> BuildFactory:
-    """Builds the transform of one source, a text column unless told otherwise; `run` are fields of the run."""
+    """Builds the transform of one source, a text column unless told otherwise (text=None); `run` are fields of the run."""
 
     def make(*, run: dict[str, Any] | None = None, **transform: Any) -> Transform:
         if not {"text", "messages", "tokens", "function"} & set(transform):
             transform["text"] = "text"
+        transform = {name: value for name, value in transform.items() if value is not None}
         source = {"uri": "data/*.jsonl", "transform": transform}
         tree = {
             "run": "test",

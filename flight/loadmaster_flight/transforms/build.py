@@ -10,11 +10,23 @@ from typing import Any
 from ..spec import RunSpec, TransformSpec
 from ..spec.source import SpecialsInText
 from ..wire.errors import SpecError
+from ..wire.schemas import MediaKind
 from .chat_template import CHATML, ChatTemplate
 from .document import DocumentRule
 from .function import load_function
+from .media import MediaColumns, MediaRule
+from .media_tokens import media_tokens
+from .readers import (
+    chat_reader,
+    function_reader,
+    ids_reader,
+    media_reader,
+    mixed_chat_reader,
+    mixed_text_reader,
+    text_reader,
+)
 from .tokenizer import TokenizerFile, open_tokenizer
-from .transform import Reader, Transform, chat_reader, function_reader, ids_reader, text_reader
+from .transform import Reader, Transform
 
 FORMAT = 2
 """Goes into every fingerprint; raised when the same spec comes to yield other tokens."""
@@ -46,6 +58,8 @@ class _Builder:
         self._plain = self._open_tokenizer(specials_as_text=True) if self._keeps_specials_out and is_chat else None
         self._vocab_size = self._check_vocab_size()
         self._template_source = self._read_template()
+        self._columns = MediaColumns.of_spec(self._spec)
+        self._media = self._open_media()
 
     def build(self) -> Transform:
         rule = self._rule(bos=self._special("bos"), eos=self._special("eos"))
@@ -60,6 +74,7 @@ class _Builder:
             read=self._reader(),
             rule=rule,
             ids_rule=ids_rule,
+            media=self._media,
         )
 
     def _fault(self, field: str, text: str) -> SpecError:
@@ -122,12 +137,31 @@ class _Builder:
             reason = getattr(error, "strerror", None) or str(error)
             raise self._fault(field, f"must be a readable file, got {spec.chat_template!r}: {reason}") from error
 
+    def _open_media(self) -> MediaRule | None:
+        """Chats may hold media that no column names: they get a rule wherever the run has one."""
+        spec, media = self._spec, self._run.media
+        has_sections = media.vision is not None or media.audio is not None
+        if not spec.has_media and not (spec.messages is not None and has_sections):
+            return None
+        tokens = media_tokens(
+            media,
+            self._tokenizer,
+            self._vocab_size,
+            needed=set(self._columns.paths),
+            may_have_others=spec.messages is not None,
+        )
+        return MediaRule.of_spec(media, tokens)
+
     def _reader(self) -> Reader:
         spec = self._spec
         if spec.text is not None:
-            return text_reader(spec.text)
+            return mixed_text_reader(spec.text, self._columns) if self._media else text_reader(spec.text)
         if spec.messages is not None:
+            if self._media:
+                return mixed_chat_reader(spec.messages, self._template(), self._columns)
             return chat_reader(spec.messages, self._template())
+        if spec.has_media:
+            return media_reader(self._columns)
         if spec.tokens is not None:
             return ids_reader(spec.tokens, self._vocab_size)
         function = load_function(str(spec.function), field=f"{self._path}.function")
@@ -156,4 +190,20 @@ class _Builder:
             "own_tokens": self._tokenizer.own_tokens if self._tokenizer is not None and spec.messages else None,
             "template": self._template_source,
         }
+        if self._media is not None:
+            settings["media"] = self._media_settings()
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    def _media_settings(self) -> dict[str, Any]:
+        """What decides pixels, audio and their tokens, of the kinds that the source may have."""
+        assert self._media is not None, "only asked for where there are media"
+        kinds = set(self._media.tokens)
+        media = self._run.media.model_dump(mode="json")
+        sections = {"vision": kinds & {MediaKind.IMAGE, MediaKind.VIDEO}, "audio": kinds & {MediaKind.AUDIO}}
+        tokens = {kind.name: [own.placeholder, own.start, own.end] for kind, own in self._media.tokens.items()}
+        return {
+            "columns": {kind.name: list(paths) for kind, paths in self._columns.paths.items()},
+            "limits": [media["max_bytes"], media["max_decode_pixels"]],
+            "sections": {name: media[name] for name, used in sections.items() if used},
+            "tokens": tokens,
+        }

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,12 +27,17 @@ def chat_of(value: object, template: ChatTemplate) -> RenderedChat | Outcome:
         return bad(f"messages must be a list, got {type(value).__name__}")
     if not value:
         return skipped("empty messages")
-    fault = next(filter(None, map(_fault_of, range(len(value)), value)), None)
+    fault = next(message_faults(value), None)
     if fault is not None:
         return bad(fault)
     messages = [_without_nulls(message) for message in value]
     rendered = judged(lambda: template.render(messages), blame="chat template: ")
     return rendered if isinstance(rendered, Outcome) else _encodable(rendered)
+
+
+def message_faults(messages: Sequence[object]) -> Iterator[str]:
+    """What keeps a list from being a chat."""
+    return filter(None, map(_fault_of, range(len(messages)), messages))
 
 
 def _fault_of(index: int, message: object) -> str | None:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..wire.errors import SpecError
+from ..sources.blocks import ContentError
+from ..wire.errors import SpecError, UnavailableError
 from .sample import Outcome, bad
 
 MAX_REASON_CHARS = 200
@@ -40,26 +41,28 @@ def load_function(name: str, *, field: str) -> RowFunction:
     return loaded
 
 
-def judged(call: Callable[[], T], *, blame: str = "") -> T | Outcome:
+def judged(call: Callable[[], T], *, blame: str = "", passing: tuple[type[Exception], ...] = ()) -> T | Outcome:
     """What `call` returns, or a BAD outcome when it raises twice in a row.
 
     Only content makes a row bad, so errors of input, output and memory are raised on: they say nothing about the row.
 
     Args:
         blame: Put in front of the reason.
+        passing: Raised on as well.
     """
+    passing = (OSError, MemoryError, UnavailableError, *passing)
     try:
         return call()
-    except (OSError, MemoryError):
+    except passing:
         raise
     except Exception:
         pass  # the same row gets a second chance, and its second error is the reason
     try:
         return call()
-    except (OSError, MemoryError):
+    except passing:
         raise
     except Exception as error:
-        return bad(blame + describe(error))
+        return bad(blame + (str(error) if isinstance(error, ContentError) else describe(error)))
 
 
 def describe(error: Exception) -> str:

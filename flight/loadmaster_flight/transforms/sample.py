@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ..wire.media import MediaItem
 from ..wire.schemas import Verdict
 
 Int32Array = npt.NDArray[np.int32]
@@ -21,6 +22,21 @@ _NOTHING = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampleMedia:
+    """The media of one row, never their bytes.
+
+    Attributes:
+        items: In the order of the document.
+        patches: Patches of each unit (see `wire.media`), in order; empty where the media are audio alone.
+        size_bytes: Pixels and audio when they are decoded.
+    """
+
+    items: tuple[MediaItem, ...]
+    patches: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One row, measured.
 
@@ -28,12 +44,14 @@ class Outcome:
         reason: Why the row is not OK, a short string that is the same every time; None for OK.
         ids_n: Shape (n,), int32 token ids, special tokens included; empty unless OK.
         spans: Flat [start, stop) pairs of the target tokens that count, int32; None: all of them.
+        media: The row's images, videos and audio.
     """
 
     verdict: Verdict
     reason: str | None = None
     ids_n: Int32Array = field(default_factory=lambda: _NOTHING)
     spans: Int32Array | None = None
+    media: SampleMedia | None = None
 
 
 def skipped(reason: str) -> Outcome:
@@ -57,7 +75,8 @@ class Measured:
         offsets: Shape (N + 1,), int64: row i has tokens[offsets[i] : offsets[i + 1]].
         loss_spans: Per row flat [start, stop) pairs of target token indexes, int32, or None for all of them;
             None altogether where no row has any.
-        size_bytes: Shape (N,), int64, what the row's tokens and spans take in memory.
+        size_bytes: Shape (N,), int64, what the row's tokens, spans, pixels and audio take in memory.
+        media: Per row its images, videos and audio, or None; None altogether where no row has any.
     """
 
     verdict: UInt8Array
@@ -66,6 +85,7 @@ class Measured:
     offsets: Int64Array
     loss_spans: list[Int32Array | None] | None
     size_bytes: Int64Array
+    media: list[SampleMedia | None] | None = None
 
     def __len__(self) -> int:
         return len(self.verdict)
@@ -81,11 +101,14 @@ class Measured:
         length_N = np.array([len(ids_n) for ids_n in ids], np.int64)
         spans = [outcome.spans for outcome in outcomes]
         span_bytes_N = np.array([0 if s is None else s.nbytes for s in spans], np.int64)
+        media = [outcome.media for outcome in outcomes]
+        media_bytes_N = np.array([0 if m is None else m.size_bytes for m in media], np.int64)
         return Measured(
             verdict=np.array([outcome.verdict for outcome in outcomes], np.uint8),
             reason=[outcome.reason for outcome in outcomes],
             tokens=np.concatenate([_NOTHING, *ids]),
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(length_N)]),
             loss_spans=spans if any(s is not None for s in spans) else None,
-            size_bytes=length_N * 4 + span_bytes_N,
+            size_bytes=length_N * 4 + span_bytes_N + media_bytes_N,
+            media=media if any(m is not None for m in media) else None,
         )

@@ -6,25 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..sources.blocks import Block, Int64Array, RowFault
+from ..sources.blocks import Block, Int64Array
 from ..wire.errors import UnavailableError
-from .chat import chat_of, token_spans
-from .chat_template import ChatTemplate
+from ..wire.schemas import Verdict
+from .chat import token_spans
+from .chat_media import MixedChat
 from .document import DocumentRule
-from .function import RowFunction, describe, judged
+from .function import describe
+from .insets import finish_with_insets
+from .media import NO_ACCESS, MediaAccess, MediaRule
+from .placeholders import Mixed
 from .rendered import RenderedChat
-from .sample import Int32Array, Measured, Outcome, bad, skipped
+from .sample import Int32Array, Measured, Outcome, SampleMedia, UInt8Array, bad
 from .special_text import encode_chats
-from .text import text_of
-from .token_ids import token_ids_of
 from .tokenizer import TokenizerFile
 
-Content = str | RenderedChat | Int32Array | Outcome
-"""A row's content before encoding: text, a chat, or ids; an Outcome where the verdict is known already."""
+Content = str | RenderedChat | Mixed | MixedChat | Int32Array | Outcome
+"""A row's content before encoding: text, a chat, either of them with media in it, or ids; an Outcome where the verdict
+is known already."""
 
 Reader = Callable[[Block, Int64Array], list[Content]]
 """Reads the content of N rows of a block."""
@@ -42,6 +45,7 @@ class Transform:
         read: What a row's content is.
         rule: What is put around ids of text and chats.
         ids_rule: What is put around ids that came as ids.
+        media: What is made of images, video and audio; None where the source has none.
     """
 
     source: str
@@ -52,22 +56,66 @@ class Transform:
     read: Reader
     rule: DocumentRule
     ids_rule: DocumentRule
+    media: MediaRule | None = None
 
-    def measure(self, block: Block, rows_N: Int64Array) -> Measured:
+    def measure(self, block: Block, rows_N: Int64Array, access: MediaAccess = NO_ACCESS) -> Measured:
         """Documents of some rows, in the order asked for; what is not OK has a verdict and its reason.
 
         Args:
             block: Read by the calling thread, not kept.
             rows_N: Shape (N,), int64 row numbers inside the block.
+            access: How the bytes of media are reached; by default only those that rows hold themselves.
 
         Raises:
-            UnavailableError: Memory, or a user function's own input or output, failed; that says nothing about a row,
-                and the call may be repeated. Names the source.
+            UnavailableError: Memory, storage, or a user function's own input or output, failed; that says nothing about
+                a row, and the call may be repeated. Names the source.
         """
         try:
-            return Measured.gather(self._encode(self.read(block, rows_N)))
+            contents = self.read(block, rows_N)
+            outcomes = self._encode(contents)
+            for i, content in enumerate(contents):
+                if isinstance(content, (Mixed, MixedChat)):
+                    outcomes[i] = self._measure_media(content, int(rows_N[i]), access)
+            return Measured.gather(outcomes)
         except (OSError, MemoryError) as error:
             raise UnavailableError(f"source {self.source}: its transform failed: {describe(error)}") from error
+
+    def fill(
+        self,
+        block: Block,
+        row: int,
+        media: SampleMedia,
+        units_K: Int64Array,
+        pixels: UInt8Array,
+        audio: UInt8Array,
+        access: MediaAccess = NO_ACCESS,
+    ) -> str | None:
+        """Decode a row's media that were measured before.
+
+        Args:
+            block: Holds the row.
+            row: Its number inside the block.
+            media: As measured.
+            units_K: Shape (K,), int64, ascending: which units of the row are wanted.
+            pixels: Uint8, 1-dimensional: exactly the bytes of these units, written here.
+            audio: Uint8, 1-dimensional: exactly the bytes of all audio of the row, written here; empty: not wanted.
+            access: As for `measure`.
+
+        Returns:
+            None, or why the content cannot be decoded: then both buffers are filled with zeros.
+
+        Raises:
+            UnavailableError: As `measure`.
+        """
+        assert self.media is not None, "a row has media where the source has"
+        try:
+            reason = self._fill(self.media, block, row, media, units_K, pixels, audio, access)
+        except (OSError, MemoryError) as error:
+            raise UnavailableError(f"source {self.source}: its media failed: {describe(error)}") from error
+        if reason is not None:
+            pixels[:] = 0
+            audio[:] = 0
+        return reason
 
     def decode(self, tokens: Sequence[int] | Int32Array) -> str | None:
         """Text of token ids, special tokens included; None without a tokenizer."""
@@ -87,6 +135,54 @@ class Transform:
                 outcomes[i] = self.rule.finish(ids_n, token_spans(chat.spans, offsets_n2), noun="messages")
         return outcomes
 
+    def _measure_media(self, content: Mixed | MixedChat, row: int, access: MediaAccess) -> Outcome:
+        """Headers first: a text is encoded once its media are known to be good."""
+        assert self.media is not None, "a reader finds media where the source has any"
+        grids = self.media.measure(content.items, row, access)
+        if isinstance(grids, Outcome):
+            return grids
+        parts, spans_k2 = self._encode_mixed(content)
+        ids_n = np.concatenate([_NO_IDS, *parts])
+        if self.media.has_placeholder(ids_n):
+            return bad("text holds the token of a placeholder")
+        places = np.cumsum([len(part) for part in parts])[:-1].tolist()
+        insets = self.media.insets(content.items, grids, places)
+        outcome, starts = finish_with_insets(self.rule, ids_n, spans_k2, insets)
+        if outcome.verdict != Verdict.OK:
+            return outcome
+        return replace(outcome, media=self.media.sample(content.items, grids, starts))
+
+    def _encode_mixed(self, content: Mixed | MixedChat) -> tuple[list[Int32Array], Int32Array | None]:
+        """Ids of each segment, and the spans of all of them together that count."""
+        if isinstance(content, Mixed):
+            if not any(content.segments):
+                return [_NO_IDS] * len(content.segments), None
+            return list(self._opened.encode(content.segments)), None
+        encoded = list(encode_chats(content.segments(), self._opened, self.plain))
+        edges = [0, *content.places]
+        offsets_n2 = np.concatenate(
+            [inside_n2 + np.int32(at) for (_, inside_n2), at in zip(encoded, edges, strict=True)]
+        )
+        return [ids_n for ids_n, _ in encoded], token_spans(content.chat.spans, offsets_n2)
+
+    def _fill(
+        self,
+        rule: MediaRule,
+        block: Block,
+        row: int,
+        media: SampleMedia,
+        units_K: Int64Array,
+        pixels: UInt8Array,
+        audio: UInt8Array,
+        access: MediaAccess,
+    ) -> str | None:
+        (content,) = self.read(block, np.array([row], np.int64))
+        slots = content.items if isinstance(content, (Mixed, MixedChat)) else ()
+        if [slot.kind for slot in slots] != [item.kind for item in media.items]:
+            return "other media than when it was measured"
+        failure = rule.fill(slots, media, units_K, pixels, audio, row, access)
+        return None if failure is None else failure.reason
+
     def _finish_plain(self, content: Content) -> Outcome:
         """Finish what needs no tokenizer; text and chats get a placeholder that `_encode` replaces."""
         if isinstance(content, Outcome):
@@ -100,53 +196,4 @@ class Transform:
 
 
 _PENDING = bad("not encoded")
-
-
-def text_reader(path: str) -> Reader:
-    """Content is the text at a dotted path."""
-
-    def read(block: Block, rows_N: Int64Array) -> list[Content]:
-        return [text_of(value) for value in block.column(path, rows_N)]
-
-    return read
-
-
-def chat_reader(path: str, template: ChatTemplate) -> Reader:
-    """Content is the list of messages at a dotted path, rendered."""
-
-    def read(block: Block, rows_N: Int64Array) -> list[Content]:
-        return [chat_of(value, template) for value in block.column(path, rows_N)]
-
-    return read
-
-
-def ids_reader(path: str, vocab_size: int) -> Reader:
-    """Content is the list of token ids at a dotted path."""
-
-    def read(block: Block, rows_N: Int64Array) -> list[Content]:
-        return [token_ids_of(value, vocab_size=vocab_size) for value in block.column(path, rows_N)]
-
-    return read
-
-
-def function_reader(function: RowFunction, vocab_size: int, *, has_tokenizer: bool) -> Reader:
-    """Content is what a user's function makes of the whole row: text, ids, or None to leave the row out."""
-
-    def read_row(row: dict[str, object] | RowFault) -> Content:
-        if isinstance(row, RowFault):
-            return bad(row.reason)
-        value = judged(lambda: function(row))
-        if isinstance(value, Outcome):
-            return value
-        if value is None:
-            return skipped("left out by the function")
-        if isinstance(value, str):
-            return text_of(value) if has_tokenizer else bad("function returned text, and the source has no tokenizer")
-        if isinstance(value, (list, tuple, np.ndarray)):
-            return token_ids_of(value, vocab_size=vocab_size)
-        return bad(f"function must return str, list of int or None, got {type(value).__name__}")
-
-    def read(block: Block, rows_N: Int64Array) -> list[Content]:
-        return [read_row(block.row(int(index))) for index in rows_N]
-
-    return read
+_NO_IDS = np.zeros(0, np.int32)

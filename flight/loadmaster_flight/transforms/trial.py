@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 
 import numpy as np
 
 from ..sources.blocks import Block, RowFault
 from ..sources.files import source_error
 from ..sources.inventory import SMALL_SOURCE_BYTES
+from ..sources.media_files import MediaFiles
 from ..sources.reader import SourceReader
 from ..spec import SourceManifest, SourceSpec
 from ..wire.errors import SourceError, UnavailableError
 from ..wire.schemas import Verdict
+from .media import NO_ACCESS, MediaAccess
 from .transform import Transform
 
 _ROWS_AT_ONCE = 64
@@ -37,20 +40,22 @@ def refuse_fruitless(manifest: SourceManifest, spec: SourceSpec, transform: Tran
     reasons: Counter[str] = Counter()
     columns: list[str] = []
     try:
-        with SourceReader(manifest, spec) as reader:
-            for block in (block for shard in range(len(manifest.shards)) for block in reader.blocks(shard)):
-                columns = columns or _columns(block)
-                if _has_sample(block, transform, reasons):
-                    return
+        with SourceReader(manifest, spec) as reader, closing(MediaFiles(manifest, spec)) as files:
+            for shard in range(len(manifest.shards)):
+                access = NO_ACCESS if transform.media is None else transform.media.access(files, shard)
+                for block in reader.blocks(shard):
+                    columns = columns or _columns(block)
+                    if _has_sample(block, transform, access, reasons):
+                        return
     except UnavailableError as error:
         raise SourceError(error.message, source=manifest.name, field=f"sources.{manifest.name}.uri") from error
     raise source_error(manifest.name, manifest.shards[0].uri, _rule(reasons, columns, manifest.name))
 
 
-def _has_sample(block: Block, transform: Transform, reasons: Counter[str]) -> bool:
+def _has_sample(block: Block, transform: Transform, access: MediaAccess, reasons: Counter[str]) -> bool:
     for start in range(0, block.num_rows, _ROWS_AT_ONCE):
         rows_N = np.arange(start, min(start + _ROWS_AT_ONCE, block.num_rows))
-        measured = transform.measure(block, rows_N)
+        measured = transform.measure(block, rows_N, access)
         if (measured.verdict == Verdict.OK).any():
             return True
         reasons.update(str(reason) for reason in measured.reason)
