@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loadmaster.feed import FeedItem, require_fetching
-from loadmaster_flight.constructor.slices import cut, slot_at
 from loadmaster_flight.spec import RunSpec, load_run_spec
 from loadmaster_flight.wire.control import JoinReply
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError
@@ -24,8 +23,8 @@ STATE_DIR = Path(".loadmaster")
 class EmbeddedFeed:
     """The steps of one rank, each planned and built when it is asked for. Used by one thread."""
 
-    def __init__(self, run: EmbeddedRun, info: JoinReply, checkpoints: CheckpointFolder) -> None:
-        self._run, self._info, self._checkpoints = run, info, checkpoints
+    def __init__(self, run: EmbeddedRun, rank: int, info: JoinReply, checkpoints: CheckpointFolder) -> None:
+        self._run, self._rank, self._info, self._checkpoints = run, rank, info, checkpoints
 
     @property
     def run(self) -> str:
@@ -41,8 +40,7 @@ class EmbeddedFeed:
         if plan is None:
             return None
         self._checkpoints.offer(self._run.planner.state())
-        dp_rank, place = slot_at(self._info.mesh, self._info.coords)
-        return FeedItem(step=plan.step, batch=cut(self._run.build(plan)[dp_rank], place, self._run.spec.mesh))
+        return FeedItem(step=plan.step, batch=self._run.build_ranks(plan, [self._rank])[self._rank])
 
     def acknowledge(self, step: int) -> None:
         """Nothing is kept here that an acknowledgement would free."""
@@ -103,7 +101,7 @@ def connect(
         rows=spec.batch.rows,
         tp_mode=spec.mesh.tp_mode.value,
     )
-    return EmbeddedFeed(embedded, info, checkpoints)
+    return EmbeddedFeed(embedded, rank, info, checkpoints)
 
 
 def _check_names(spec: RunSpec, run: str | None, stream: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from loadmaster_flight.constructor.assemble import assemble
+from loadmaster_flight.constructor.slices import build_ranks, slot_at
 from loadmaster_flight.loader.engine import LoaderEngine
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.step_plan import StepPlan
@@ -44,8 +46,9 @@ class EmbeddedRun:
         cache_dir: Path | None = None,
     ) -> None:
         self.spec = spec
-        sizes = {"dp": dp} if mesh is None else mesh
+        sizes: dict[str, int] = {"dp": dp} if mesh is None else dict(mesh)
         self.planner = StreamPlanner(spec, stream, [m.lanes for m in manifests], sizes, state=state)
+        self._sizes = sizes
         self._dp_ranks = set(range(sizes.get("dp", 1)) if dp_ranks is None else dp_ranks)
         self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers)
 
@@ -60,11 +63,28 @@ class EmbeddedRun:
         return None
 
     def build(self, plan: StepPlan) -> dict[int, pa.RecordBatch]:
-        """The batches of a planned step, by dp rank: one row per microbatch."""
+        """The whole microbatches of a planned step, by dp rank: one row each.
+
+        Of a hybrid step they have all but what single ranks encode: see `build_ranks`.
+        """
         part = plan.of_ranks(self._dp_ranks)
-        pieces = self._engine.materialize([part])
+        pieces = self._engine.materialize([part], dp_ranks=self._dp_ranks, encoder_ranks=())
         self._engine.release(plan)
-        return {rank: assemble(part, pieces, self.spec.batch, rank) for rank in sorted(self._dp_ranks)}
+        spec, ranks = self.spec, sorted(self._dp_ranks)
+        return {rank: assemble(part, pieces, spec.batch, rank, media=spec.media) for rank in ranks}
+
+    def build_ranks(self, plan: StepPlan, ranks: Iterable[int]) -> dict[int, pa.RecordBatch]:
+        """What each of some ranks of the mesh is served of a planned step, cut for its place."""
+        shape = tuple(self._sizes.values())
+        coords = {rank: [int(i) for i in np.unravel_index(rank, shape)] for rank in ranks}
+        slot_of = {
+            r: slot_at(self._sizes, {"dp": 0} | dict(zip(self._sizes, at, strict=True))) for r, at in coords.items()
+        }
+        dp_ranks = {dp for dp, _ in slot_of.values()}
+        part = plan.of_ranks(dp_ranks, slot_of)
+        pieces = self._engine.materialize([part], dp_ranks=dp_ranks, encoder_ranks=list(slot_of))
+        self._engine.release(plan)
+        return build_ranks(part, pieces, self.spec, self._sizes, slot_of)
 
     def __iter__(self) -> EmbeddedRun:
         return self
