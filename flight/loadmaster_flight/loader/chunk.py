@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..transforms.sample import Measured
+from ..transforms.sample import Measured, SampleMedia
 from ..wire.schemas import METADATA, Verdict
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+ChunkMedia = tuple[SampleMedia | None, ...]
 
 
 CHUNK_ROWS = 64
@@ -94,6 +95,7 @@ class Chunk:
         offsets: Int64 (N + 1,), into `tokens_T`.
         spans: Loss spans of the rows.
         row_bytes_N: Int64 (N,), size of each row's content as the transform saw it.
+        media: One per row where any row has images, video or audio, else None. Never their bytes.
     """
 
     pos: int
@@ -104,6 +106,7 @@ class Chunk:
     offsets: Int64Array
     spans: SpanTable
     row_bytes_N: Int64Array
+    media: ChunkMedia | None = None
 
     @property
     def num_rows(self) -> int:
@@ -113,7 +116,8 @@ class Chunk:
     def size_bytes(self) -> int:
         """Memory that the chunk holds."""
         spans = self.spans.values.nbytes + 9 * self.num_rows
-        return self.tokens_T.nbytes + spans + 25 * self.num_rows + 512
+        media = sum(map(_media_bytes, self.media)) if self.media is not None else 0
+        return self.tokens_T.nbytes + spans + media + 25 * self.num_rows + 512
 
     def without_tokens(self) -> Chunk:
         """The same rows, measured, as far as metadata tells of them."""
@@ -126,6 +130,11 @@ class Chunk:
 
 
 _NO_TOKENS = np.zeros(0, np.int32)
+_ITEM_BYTES, _UNIT_BYTES = 400, 40
+
+
+def _media_bytes(media: SampleMedia | None) -> int:
+    return 8 if media is None else _ITEM_BYTES * (1 + len(media.items)) + _UNIT_BYTES * len(media.patches)
 
 
 def chunk_of(measured: Measured, *, pos: int, rows_N: Int64Array) -> Chunk:
@@ -140,4 +149,5 @@ def chunk_of(measured: Measured, *, pos: int, rows_N: Int64Array) -> Chunk:
         offsets=np.asarray(measured.offsets, np.int64),
         spans=SpanTable.from_lists(measured.loss_spans, len(rows_N)),
         row_bytes_N=np.asarray(measured.size_bytes, np.int64),
+        media=None if measured.media is None else tuple(measured.media),
     )

@@ -9,7 +9,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,11 @@ from ..wire.errors import BadRequestError, UnavailableError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, Pieces, StepPlan
 from .chunk import Int64Array, Place
+from .crashes import CrashRecord
 from .entry import Hold, Holds
 from .gather import Cargo, gather_pieces
 from .measuring import Measurer, Walk
+from .media import MediaLoader, Wanted
 from .metadata import metadata_batch
 from .opened import OpenedSource
 from .pool import WorkerPool
@@ -48,20 +50,30 @@ class LoaderEngine:
         run: The frozen spec; budgets.window_bytes and budgets.shuffle_bytes bound what is kept.
         manifests: One per source, in ordinal order.
         cache_dir: Where blocks of slow files are kept; None: nowhere.
-        workers: Threads that transform; 0: one a core.
+        workers: Threads that transform and decode; 0: one a core.
+        crashes: Notes which media are open, so that none can end two processes; None: nobody does.
     """
 
     def __init__(
-        self, run: RunSpec, manifests: Sequence[SourceManifest], *, cache_dir: Path | None, workers: int = 0
+        self,
+        run: RunSpec,
+        manifests: Sequence[SourceManifest],
+        *,
+        cache_dir: Path | None,
+        workers: int = 0,
+        crashes: CrashRecord | None = None,
     ) -> None:
         num_workers = workers or os.cpu_count() or 1
-        self._run, self._manifests = run, list(manifests)
+        self._run, self._manifests, self._crashes = run, list(manifests), crashes
         self._names = [manifest.name for manifest in manifests]
         self._cache = BlockCache(cache_dir, run.budgets.cache_bytes) if cache_dir is not None else None
         self._window, self._shelf = Window(run.budgets.window_bytes), BlockShelf(run.budgets.shuffle_bytes)
         # No reader waits for a worker's result, and no worker for a reader's: the two pools cannot deadlock.
         self._readers = WorkerPool(2 * num_workers, "loader-read")
         self._measurer = Measurer(self._window, num_workers)
+        self._media = MediaLoader(
+            source_of=self._source, submit=self._measurer.submit, budget_bytes=run.budgets.window_bytes // 2
+        )
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
         self._ahead: dict[tuple[int, int], Future[Walk]] = {}
@@ -92,14 +104,25 @@ class LoaderEngine:
             self._read_ahead(opened, epoch, walks, rows_per_lane)
         return metadata_batch(parts)
 
-    def materialize(self, plans: Sequence[StepPlan]) -> pa.RecordBatch:
+    def materialize(
+        self,
+        plans: Sequence[StepPlan],
+        *,
+        dp_ranks: Collection[int] | None = None,
+        encoder_ranks: Collection[int] | None = None,
+    ) -> pa.RecordBatch:
         """The pieces of the given plans (or slices of plans), in plan order, as one PIECES batch.
+
+        Args:
+            plans: In order.
+            dp_ranks: Where the plans say who encodes images: whose documents are built; None: all.
+            encoder_ranks: Likewise, ranks of the mesh whose images are wanted; None: all.
 
         Raises:
             DataError: A whole sample cannot be read any more and its length is not known; names source, shard, row.
             UnavailableError: A source cannot be reached now.
         """
-        batches = [self._materialize_step(plan) for plan in plans]
+        batches = [self._materialize_step(plan, Wanted.of_plan(plan, dp_ranks, encoder_ranks)) for plan in plans]
         if len(batches) == 1:
             return batches[0]
         return pa.concat_batches([pa.RecordBatch.from_pylist([], PIECES), *batches])
@@ -109,6 +132,7 @@ class LoaderEngine:
         for place, _, part in _by_place(plan.pieces):
             pos, first, num = plan.pieces.pos[part], plan.pieces.first_token[part], plan.pieces.num_tokens[part]
             self._window.deliver(place, pos, np.where(num == WHOLE, -1, first + num))
+        self._media.release(plan)
 
     def stats(self) -> dict[str, float]:
         """Counters and sizes, for people."""
@@ -118,6 +142,7 @@ class LoaderEngine:
             "window_bytes": float(self._window.size_bytes),
             "window_peak_bytes": float(self._window.peak_bytes),
             "window_evictions": float(self._window.num_evictions),
+            "decoded_bytes": float(self._media.decoded.size_bytes),
             "shelf_bytes": float(self._shelf.size_bytes),
             "blocks_read": float(self._shelf.num_reads),
             "sources_open": float(len(self._opened)),
@@ -145,7 +170,7 @@ class LoaderEngine:
                 if self._is_closed:
                     raise self._closed()
                 manifest = self._manifests[ordinal]
-                self._opened[ordinal] = OpenedSource(self._run, manifest, self._shelf, self._cache)
+                self._opened[ordinal] = OpenedSource(self._run, manifest, self._shelf, self._cache, self._crashes)
             return self._opened[ordinal]
 
     def _walk_all(
@@ -188,12 +213,19 @@ class LoaderEngine:
             self._count(ahead_failures=1)
             LOG.debug("reading ahead in source %s: %s", source, error)
 
-    def _materialize_step(self, plan: StepPlan) -> pa.RecordBatch:
+    def _materialize_step(self, plan: StepPlan, wanted: Wanted) -> pa.RecordBatch:
         with self._window.holding() as holds:
             held, chunk_N = self._hold_pieces(holds, plan.pieces)
             chunks = [hold.future.result() for hold in held]
             planned_M = [hold.lengths_N() for hold in held]
-            cargo = Cargo(chunks=chunks, planned_M=planned_M, chunk_N=chunk_N, masked=plan.masked)
+            cargo = Cargo(
+                chunks=chunks,
+                planned_M=planned_M,
+                chunk_N=chunk_N,
+                masked=plan.masked,
+                has_tokens_N=wanted.has_tokens_N,
+                media=self._media.load(plan, wanted, chunks, [hold.media for hold in held], chunk_N),
+            )
             self._count(pieces_sent=len(plan.pieces))
             return gather_pieces(plan.step, plan.pieces, cargo, source_names=self._names)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from .chunk import Chunk, Int64Array, Place
+from .chunk import Chunk, ChunkMedia, Int64Array, Place
 
 
 class Entry:
@@ -21,6 +21,7 @@ class Entry:
         "is_stale",
         "lane",
         "lengths_N",
+        "media",
         "num_delivered",
         "pins",
         "place",
@@ -34,6 +35,7 @@ class Entry:
         self.future: Future[Chunk] | None = None
         self.chunk: Chunk | None = None
         self.lengths_N: Int64Array | None = None  # as first measured; -1 where the row was not OK
+        self.media: ChunkMedia | None = None  # as first measured
         self.pins = self.num_delivered = 0
         self.is_done = self.is_stale = False
 
@@ -50,6 +52,11 @@ class Hold:
         lengths_N = self.entry.lengths_N
         assert lengths_N is not None, "a filled entry knows its lengths"
         return lengths_N
+
+    @property
+    def media(self) -> ChunkMedia | None:
+        """Media of each row as first measured; read it when `future` is done."""
+        return self.entry.media
 
 
 class Holds:

@@ -16,8 +16,10 @@ from ..wire.errors import DataError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, MaskedSample, Pieces
 from .chunk import BoolArray, Chunk, Int32Array, Int64Array, SpanTable
+from .media import CHANGED, StepMedia
 
-MEDIA_COLUMNS = ("reason", "media_kind", "media_grid", "media_start", "media_units", "pixels", "audio")
+MEDIA_COLUMNS = ("media_kind", "media_grid", "media_start", "media_units", "pixels", "audio")
+MASKED_BEFORE = "masked when it was made before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,16 @@ class Cargo:
         planned_M: Per chunk int64 (its rows,): tokens of each row when it was measured first, -1 where unknown.
         chunk_N: Int64 (N,), which chunk each piece is in.
         masked: Samples that failed before and are masked whatever they are now: (source, epoch, shard, block, row).
+        has_tokens_N: Bool (N,), False for pieces whose pixels alone are sent; None: all have.
+        media: Images, video and audio of the pieces; None where there are none.
     """
 
     chunks: Sequence[Chunk]
     planned_M: Sequence[Int64Array]
     chunk_N: Int64Array
     masked: Sequence[MaskedSample] = ()
+    has_tokens_N: BoolArray | None = None
+    media: StepMedia | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +51,16 @@ class _Cut:
     row_N: Int64Array
     start_N: Int64Array
     num_tokens_N: Int64Array  # as planned
-    num_sent_N: Int64Array  # one more where the sample goes on
+    num_sent_N: Int64Array  # one more where the sample goes on; 0 where its pixels alone are sent
     is_failed_N: BoolArray
+    is_masked_N: BoolArray  # failed before
 
 
 def gather_pieces(step: int, pieces: Pieces, cargo: Cargo, *, source_names: Sequence[str]) -> pa.RecordBatch:
     """All pieces of one step, in their order.
 
-    A piece whose content is not what was planned keeps its length: tokens are 0, `is_masked` is true.
+    A piece whose content is not what was planned, or does not decode, keeps its length: tokens are 0 but for the
+    placeholders of its media, `is_masked` is true.
 
     Raises:
         DataError: A whole sample cannot be read any more and its length is not known; names source, shard and row.
@@ -70,10 +78,15 @@ def gather_pieces(step: int, pieces: Pieces, cargo: Cargo, *, source_names: Sequ
     arrays = {name: pa.array(_as(name, values)) for name, values in columns.items()}
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(cut.num_sent_N)])
     tokens_T = _tokens(cut, cargo)
+    _put_placeholders(tokens_T, offsets, cut, cargo)
     kind = PIECES.field("tokens").type
     arrays["tokens"] = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(tokens_T), type=kind)
     arrays["loss_spans"] = _spans(pieces, cut, cargo).to_arrow()
-    arrays |= {name: pa.nulls(num, PIECES.field(name).type) for name in MEDIA_COLUMNS}
+    arrays["reason"] = pa.array(_reasons(pieces, cut, cargo), pa.string())
+    if cargo.media is not None:
+        arrays |= cargo.media.columns
+    else:
+        arrays |= {name: pa.nulls(num, PIECES.field(name).type) for name in MEDIA_COLUMNS}
     return pa.RecordBatch.from_arrays([arrays[name] for name in PIECES.names], schema=PIECES)
 
 
@@ -89,15 +102,20 @@ def _cut(p: Pieces, cargo: Cargo) -> _Cut:
     num_N = np.where(is_whole_N, planned_N, p.num_tokens)
     row_N = _joined([chunk.rows_N for chunk in cargo.chunks])[row_R_N]
     is_changed_N = (now_N < 0) | (now_N != planned_N) | (p.first_token + num_N > now_N)
-    is_failed_N = is_changed_N | _is_masked(p, row_N, cargo.masked)
+    is_masked_N = _is_masked(p, row_N, cargo.masked)
+    is_failed_N = is_changed_N | is_masked_N
+    if cargo.media is not None:
+        is_failed_N[list(cargo.media.failed)] = True
     goes_on_N = ~is_failed_N & (p.first_token + num_N < now_N)
+    num_sent_N = num_N + goes_on_N
     return _Cut(
         row_R_N=row_R_N,
         row_N=row_N,
         start_N=_joined(_token_starts(cargo.chunks))[row_R_N] + p.first_token,
         num_tokens_N=num_N,
-        num_sent_N=num_N + goes_on_N,
+        num_sent_N=num_sent_N if cargo.has_tokens_N is None else np.where(cargo.has_tokens_N, num_sent_N, 0),
         is_failed_N=is_failed_N,
+        is_masked_N=is_masked_N,
     )
 
 
@@ -139,6 +157,35 @@ def _tokens(cut: _Cut, cargo: Cargo) -> Int32Array:
     runs = zip(chunk_of_run.tolist(), start.tolist(), stop.tolist(), failed_N[first].tolist(), strict=True)
     chunks = cargo.chunks
     return np.concatenate([np.zeros(b - a, np.int32) if bad else chunks[m].tokens_T[a:b] for m, a, b, bad in runs])
+
+
+def _put_placeholders(tokens_T: Int32Array, offsets: Int64Array, cut: _Cut, cargo: Cargo) -> None:
+    """A masked document keeps the places of its media, or they would be more than its places."""
+    if cargo.media is None:
+        return
+    for piece, places in cargo.media.placeholders.items():
+        if cut.is_failed_N[piece] and cut.num_sent_N[piece]:
+            document_n = tokens_T[offsets[piece] : offsets[piece + 1]]
+            for start, num, token in places:
+                document_n[start : start + num] = token
+
+
+def _reasons(p: Pieces, cut: _Cut, cargo: Cargo) -> list[str | None]:
+    """Why each masked piece is masked."""
+    reasons: list[str | None] = [None] * len(p)
+    for piece in np.flatnonzero(cut.is_failed_N).tolist():
+        reasons[piece] = _reason(piece, p, cut, cargo)
+    return reasons
+
+
+def _reason(piece: int, p: Pieces, cut: _Cut, cargo: Cargo) -> str:
+    if cut.is_masked_N[piece]:
+        return MASKED_BEFORE
+    chunk = cargo.chunks[cargo.chunk_N[piece]]
+    now = chunk.reasons[int(p.pos[piece]) - chunk.pos] if chunk.reasons is not None else None
+    if now is not None:
+        return f"{CHANGED}: {now}"
+    return CHANGED if cargo.media is None else cargo.media.failed.get(piece, CHANGED)
 
 
 def _spans(p: Pieces, cut: _Cut, cargo: Cargo) -> SpanTable:

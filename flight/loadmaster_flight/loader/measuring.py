@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from .metadata import LanePart, lane_end
 from .opened import OpenedSource
 from .pool import WorkerPool
 from .window import Window
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,17 @@ class Measurer:
             found.append(Measurement(place=place, stretch=stretch, glimpses=[self._glimpse(hold) for hold in held]))
             num_rows -= stretch.stop - stretch.start
         return Walk(lane=lane, measurements=found, is_over=False, path=path)
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Have a call run by a worker, before what is not urgent.
+
+        Raises:
+            UnavailableError: The measurer is closed.
+        """
+        try:
+            return self._workers.submit(call, is_urgent=True)
+        except RuntimeError as error:
+            raise UnavailableError("the loader is stopping") from error
 
     def close(self) -> None:
         """Let running work end, fail what waits. Idempotent."""

@@ -79,7 +79,7 @@ def metadata_batch(parts: Sequence[LanePart]) -> pa.RecordBatch:
     arrays = {name: pa.array(_as(name, values)) for name, values in columns.items()}
     arrays["reason"] = pa.array([reason for part in parts for reason in _reasons(part)], pa.string())
     arrays["loss_spans"] = SpanTable.concat([p.chunk.spans.part(p.start, p.stop) for p in parts]).to_arrow()
-    arrays["image_patches"] = pa.nulls(len(arrays["row"]), METADATA.field("image_patches").type)
+    arrays["image_patches"] = _image_patches(parts)
     return pa.RecordBatch.from_arrays([arrays[name] for name in METADATA.names], schema=METADATA)
 
 
@@ -91,3 +91,18 @@ def _as(name: str, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 def _reasons(part: LanePart) -> Sequence[str | None]:
     reasons = part.chunk.reasons
     return [None] * (part.stop - part.start) if reasons is None else reasons[part.start : part.stop]
+
+
+def _image_patches(parts: Sequence[LanePart]) -> pa.Array:
+    """Patches of each unit of each row, null for rows without media."""
+    kind = METADATA.field("image_patches").type
+    if all(part.chunk.media is None for part in parts):
+        return pa.nulls(sum(part.stop - part.start for part in parts), kind)
+    return pa.array([patches for part in parts for patches in _patches_of(part)], kind)
+
+
+def _patches_of(part: LanePart) -> Sequence[Sequence[int] | None]:
+    media = part.chunk.media
+    if media is None:
+        return [None] * (part.stop - part.start)
+    return [None if row is None else row.patches for row in media[part.start : part.stop]]

@@ -8,14 +8,19 @@ from ..sources.blocks import EndOfShardError
 from ..sources.cache import BlockCache
 from ..sources.inventory import check_unchanged
 from ..sources.lanes import LanePath
+from ..sources.media_files import CACHE_BYTES, MediaFiles
 from ..sources.order import row_order
 from ..sources.reader import SourceReader
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..transforms.build import build_transform
+from ..transforms.media import NO_ACCESS, MediaAccess, MediaRule
+from ..transforms.sample import SampleMedia, UInt8Array
 from ..wire.errors import BadRequestError, DataError, SourceError, UnavailableError
 from .chunk import CHUNK_BYTES, CHUNK_ROWS, Chunk, Int64Array, Place, chunk_of
+from .crashes import CrashRecord
 from .shelf import BlockShelf, BlockSize, ShelfKey, ShelvedBlock
+from .watched import MediaWatch
 
 
 class OpenedSource:
@@ -26,12 +31,20 @@ class OpenedSource:
         manifest: The frozen source.
         shelf: Keeps blocks for all sources of the run.
         cache: Local copies of blocks that are slow to reach.
+        crashes: Notes which media are open; None: nobody does.
 
     Raises:
         SourceError: A shard is not what it was when the run was created, or the transform is not.
     """
 
-    def __init__(self, run: RunSpec, manifest: SourceManifest, shelf: BlockShelf, cache: BlockCache | None) -> None:
+    def __init__(
+        self,
+        run: RunSpec,
+        manifest: SourceManifest,
+        shelf: BlockShelf,
+        cache: BlockCache | None,
+        crashes: CrashRecord | None = None,
+    ) -> None:
         spec = run.sources[manifest.name]
         check_unchanged(manifest, spec)
         self.manifest = manifest
@@ -44,6 +57,10 @@ class OpenedSource:
         self._seed, self._shelf = run.seed, shelf
         shelf.reserve(manifest.ordinal, manifest.lanes)
         self._reader = SourceReader(manifest, spec, cache=cache)
+        num_media = sum(source.transform.has_media for source in run.sources.values())
+        cache_bytes = min(CACHE_BYTES, run.budgets.shuffle_bytes // max(1, num_media))
+        self._files = MediaFiles(manifest, spec, cache_bytes=cache_bytes)
+        self._watch = MediaWatch(run, manifest.name, crashes)
 
     def lane(self, epoch: int, cursor: Sequence[int]) -> LanePath:
         """The path along one lane from a cursor [lane, unit_index, block_index, next_pos] on.
@@ -83,7 +100,7 @@ class OpenedSource:
         if len(rows_N) != stop - start:
             raise self._missing(place, stop - 1, shelved.data.num_rows)
         try:
-            measured = self.transform.measure(shelved.data, rows_N)
+            measured = self.transform.measure(shelved.data, rows_N, self._access(place.shard, place.block))
         except OSError as error:  # a user function's own input or output: nothing is said about any row
             where = f"source {self.manifest.name!r} shard {place.shard} block {place.block} pos {start} to {stop}"
             raise UnavailableError(f"{where}: the transform failed: {error}") from error
@@ -91,9 +108,51 @@ class OpenedSource:
             self._shelf.take(self._key(place.shard, place.block), start, stop)
         return chunk_of(measured, pos=start, rows_N=rows_N)
 
+    def fill(
+        self,
+        shard: int,
+        block: int,
+        row: int,
+        media: SampleMedia,
+        units_K: Int64Array,
+        pixels: UInt8Array,
+        audio: UInt8Array,
+    ) -> str | None:
+        """Decode media of a row; see `Transform.fill`."""
+        shelved = self._shelved(shard, block, is_passed=True)
+        return self.transform.fill(shelved.data, row, media, units_K, pixels, audio, self._access(shard, block))
+
+    @property
+    def patch_bytes(self) -> int:
+        """Bytes of one patch."""
+        return self._rule.patch_bytes
+
+    def audio_bytes(self, media: SampleMedia) -> int:
+        """Bytes of all audio of a row."""
+        return self._rule.audio_bytes(media.items)
+
+    def placeholders(self, media: SampleMedia) -> list[tuple[int, int, int]]:
+        """First token, number of tokens and id of each item's placeholders."""
+        rule = self._rule
+        return [
+            (item.token_start, rule.num_tokens(item.kind, item.grid), rule.tokens[item.kind].placeholder)
+            for item in media.items
+        ]
+
     def close(self) -> None:
         """Let go of the files. Idempotent."""
         self._reader.close()
+        self._files.close()
+
+    def _access(self, shard: int, block: int) -> MediaAccess:
+        if self.transform.media is None:
+            return NO_ACCESS
+        return self.transform.media.access(self._files, shard, self._watch.of_block(shard, block))
+
+    @property
+    def _rule(self) -> MediaRule:
+        assert self.transform.media is not None, "asked of rows that have media"
+        return self.transform.media
 
     def _key(self, shard: int, block: int) -> ShelfKey:
         return ShelfKey(self.manifest.ordinal, shard, block)

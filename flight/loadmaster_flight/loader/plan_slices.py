@@ -41,7 +41,7 @@ class PlanSlices:
         self._num_pieces = 0
 
     def of_ticket(self, ticket: MaterializeTicket) -> list[StepPlan]:
-        """The ticket's steps, cut to its partitions and dp ranks.
+        """The ticket's steps, cut to its partitions, dp ranks and encoder ranks.
 
         Raises:
             ConflictError: The planner holds another plan of a step than the ticket speaks of; names the step.
@@ -50,7 +50,7 @@ class PlanSlices:
         """
         steps = range(ticket.first_step, ticket.last_step)
         return [
-            self._checked(ticket, step, digest).of_ranks(set(ticket.dp_ranks))
+            self._checked(ticket, step, digest).of_ranks(set(ticket.dp_ranks), ticket.encoder_ranks)
             for step, digest in zip(steps, ticket.digests, strict=True)
         ]
 

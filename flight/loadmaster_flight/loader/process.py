@@ -17,6 +17,7 @@ from ..wire.actor import ActorLink, ActorReport
 from ..wire.control import Role
 from ..wire.ending import stop_event
 from ..wire.flight import loopback_only, tune_process
+from .crashes import CrashRecord
 from .engine import LoaderEngine
 from .runs import OpenRuns
 from .service import LoaderService
@@ -32,8 +33,9 @@ class LoaderProcess:
 
     Args:
         planner_url: `http://host:port`.
-        cache_dir: Where blocks of slow files are kept; None: nowhere.
-        workers: Threads that transform; 0: one a core.
+        cache_dir: Where blocks of slow files are kept, and which media are open: without it nothing is known of what
+            a decoder crashed on. None: nowhere.
+        workers: Threads that transform and decode; 0: one a core.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class LoaderProcess:
         workers: int = 0,
     ) -> None:
         self._cache_dir, self._workers = cache_dir, workers
+        self._crashes = CrashRecord(cache_dir / "crashes") if cache_dir is not None else None
         self.runs = OpenRuns(planner_url, self._open_engine)
         self.service = LoaderService(
             self.runs, planner_url=planner_url, ticket_key=self._ticket_key, host=host, port=port
@@ -65,9 +68,11 @@ class LoaderProcess:
         self.link.close()
         self.service.stop(grace_s=1.0)
         self.runs.close()
+        if self._crashes is not None:
+            self._crashes.close()
 
     def _open_engine(self, run: RunSpec, manifests: list[SourceManifest]) -> LoaderEngine:
-        return LoaderEngine(run, manifests, cache_dir=self._cache_dir, workers=self._workers)
+        return LoaderEngine(run, manifests, cache_dir=self._cache_dir, workers=self._workers, crashes=self._crashes)
 
     def _ticket_key(self) -> bytes:
         return self.link.ticket_key
@@ -103,7 +108,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
-    parser.add_argument("--state-dir", type=Path, help="holds the cache of compressed files; none by default")
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        help="holds the cache of compressed files, and what decoders crashed on; none by default",
+    )
     parser.add_argument("--workers", type=int, default=0, help="threads that transform; 0 takes one a core")
     parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once registered")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")

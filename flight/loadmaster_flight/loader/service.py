@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.flight as fl
 
 from ..wire.actions import Action
@@ -32,7 +33,6 @@ MEASURES_AT_ONCE = 16
 STREAMS_AT_ONCE = 64
 REPORT_DEADLINE_S = 10.0
 SAMPLE = ["source", "epoch", "shard", "block", "row"]
-FAILED_REASON = "content failed when it was materialized"
 
 
 class LoaderService(FlightService):
@@ -116,7 +116,8 @@ class LoaderService(FlightService):
             for plan in self._slices.of_ticket(ticket):
                 if self.draining.is_set():
                     raise MovedError(f"loader {self.address} is stopping: resolve again")
-                pieces = engine.materialize([plan])
+                # One step at a time: a stream holds the pixels of the step it sends, and of no other.
+                pieces = engine.materialize([plan], dp_ranks=ticket.dp_ranks, encoder_ranks=ticket.encoder_ranks)
                 self._report_masked(ticket, plan, pieces)
                 self._count(steps_sent=1, bytes_sent=pieces.nbytes)
                 yield from messages(pieces)
@@ -125,17 +126,15 @@ class LoaderService(FlightService):
         """Have failed content journaled before it is sent, but for what the journal has already."""
         masked = pieces.filter(pieces.column("is_masked"))
         self._count(masked_pieces=masked.num_rows)
-        failed = {tuple(row[name] for name in SAMPLE): row for row in masked.select(SAMPLE).to_pylist()}
+        failed = {tuple(row[name] for name in SAMPLE): row for row in masked.select([*SAMPLE, "reason"]).to_pylist()}
         fresh = {sample: row for sample, row in failed.items() if sample not in plan.masked}
         if not fresh:
             return
         planner = PlannerClient(self._planner_url)
         try:
             for place in fresh.values():
-                report = VerdictReport(
-                    stream=ticket.stream, generation=ticket.generation, step=plan.step, reason=FAILED_REASON, **place
-                )
-                LOG.warning("step %d: %s: %s", plan.step, FAILED_REASON, place)
+                report = VerdictReport(stream=ticket.stream, generation=ticket.generation, step=plan.step, **place)
+                LOG.warning("step %d: content failed when it was materialized: %s", plan.step, place)
                 _post(planner, ticket.run, report)
         finally:
             planner.close()
@@ -167,7 +166,9 @@ def messages(pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if pieces.nbytes <= MESSAGE_BYTES:
         yield pieces
         return
-    ends = np.asarray(pieces.column("tokens").offsets.to_numpy(), np.int64)[1:] * 4
-    bounds = np.flatnonzero(np.diff(ends // MESSAGE_BYTES)) + 1
+    sizes_N = np.diff(pieces.column("tokens").offsets.to_numpy()) * 4
+    for name in ("pixels", "audio"):
+        sizes_N = sizes_N + pc.binary_length(pieces.column(name)).fill_null(0).to_numpy()
+    bounds = np.flatnonzero(np.diff(np.cumsum(sizes_N) // MESSAGE_BYTES)) + 1
     for start, stop in itertools.pairwise([0, *bounds.tolist(), pieces.num_rows]):
         yield pieces.slice(start, stop - start)

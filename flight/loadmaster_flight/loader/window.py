@@ -21,6 +21,8 @@ MAX_GAP_ROWS = 8
 """Rows that nobody asked for are made too when they lie in a gap no longer than this."""
 MAX_EVICTED = 1 << 16
 """Evicted entries that are remembered; beyond it the oldest are forgotten."""
+MAX_EVICTED_MEDIA = 1 << 11
+"""Likewise where they have media, of which more must be remembered than a length."""
 
 
 class Window:
@@ -108,7 +110,7 @@ class Window:
         """Hand in what a claimed entry lacked."""
         with self._lock:
             if entry.lengths_N is None:
-                entry.lengths_N = chunk.lengths_N
+                entry.lengths_N, entry.media = chunk.lengths_N, chunk.media
             entry.chunk, future = chunk, entry.future
             self._resident.add(entry)
             self._size_bytes += chunk.size_bytes
@@ -227,7 +229,7 @@ class Window:
             self._forget(entry)
             return
         self._evicted[entry] = None
-        while len(self._evicted) > MAX_EVICTED:
+        while len(self._evicted) > (MAX_EVICTED if entry.media is None else MAX_EVICTED_MEDIA):
             self._forget(next(iter(self._evicted)))
 
     def _forget(self, entry: Entry) -> None:
