@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from loadmaster_flight.sources.blocks import Block, RowFault
 from loadmaster_flight.sources.grouping import grouping_of
 from loadmaster_flight.sources.reader import SourceReader
+from loadmaster_flight.sources.seen import SeenKeys
 from loadmaster_flight.spec.source import SourceSpec, TransformSpec
 from loadmaster_flight.wire.errors import SourceError
 
@@ -167,3 +170,25 @@ def test_spec_when_a_rule_does_not_fit_then_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message.replace("(", r"\(")):
         make_spec("a.tar", **fields)
+
+
+@given(st.lists(st.lists(st.sampled_from([f"k{i}" for i in range(30)]), max_size=12), max_size=8))
+def test_seen_keys_when_added_block_by_block_then_tell_the_first(blocks: list[list[str]]) -> None:
+    seen, expected = SeenKeys(), dict[str, int]()
+    for number, keys in enumerate(blocks):
+        for key in keys:
+            expected.setdefault(key, number)
+        assert seen.first_blocks(keys, number) == [expected[key] for key in keys]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.integers(1, 60), st.integers(0, 3000), st.integers(1, 6), st.sampled_from([4096, 8192, 1 << 20]))
+def test_blocks_when_any_archive_is_read_then_no_member_is_lost_or_served_twice(
+    open_tar: Callable[..., SourceReader], num_samples: int, size_bytes: int, depth: int, block_bytes: int
+) -> None:
+    rows = rows_of(open_tar(tar_of(interleaved(num_samples, size_bytes, depth)), block_bytes=block_bytes))
+    texts = [text for _, text in rows if isinstance(text, str)]
+    faults = [text for _, text in rows if isinstance(text, RowFault)]
+    assert len(set(texts)) == len(texts)
+    assert len(texts) + len(faults) == num_samples
+    assert len([image for image, _ in rows if isinstance(image, bytes)]) == num_samples

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .blocks import Block, ContentError, EndOfShardError, Projection
 from .files import ShardFile
 from .grouping import Grouping, split_at_first_dot
+from .seen import SeenKeys
 from .tar_block import TarBlock, TarSample, is_wanted
 from .tar_members import MemberKind, TarMember, Window, read_member
 
@@ -46,6 +47,7 @@ class TarShard:
         self._excluded = excluded
         self._lock = threading.Lock()
         self._starts = {0: _Start(offset=0)}
+        self._seen = SeenKeys()
         self._num_blocks: int | None = None
 
     def num_blocks(self) -> int | None:
@@ -71,23 +73,27 @@ class TarShard:
         run = self._read_run(block, is_loading=is_loading)
         if run.fault is not None and self._read_run(block, is_loading=is_loading) != run:
             raise OSError(f"block {block} differs between two reads: {run.fault}")
+        self._refuse_apart(run.samples, block)
         if run.is_end:
             self._num_blocks = block + 1
-        elif block + 1 not in self._starts:
-            seen = self._starts[block].seen
-            for sample in run.samples:
-                seen.setdefault(sample.key, block)
+        else:
             is_interleaved = run.is_interleaved or self._starts[block].is_interleaved
-            self._starts[block + 1] = _Start(
-                offset=run.next_offset, joined=run.joined, is_interleaved=is_interleaved, seen=seen
-            )
+            self._starts[block + 1] = _Start(offset=run.next_offset, joined=run.joined, is_interleaved=is_interleaved)
         return run
+
+    def _refuse_apart(self, samples: list[TarSample], block: int) -> None:
+        """Members behind the end of their sample's block stand for no sample of their own."""
+        blocks = self._seen.first_blocks([sample.key for sample in samples], block)
+        for sample, first in zip(samples, blocks, strict=True):
+            if first < block:
+                where = f"member of sample {sample.key} lies blocks behind the others (block {first})"
+                sample.fault = f"{where}: raise block_bytes or pack anew"
 
     def _read_run(self, block: int, *, is_loading: bool) -> _Run:
         start, stop = self._starts[block], (block + 1) * self._block_bytes
         with self._file.open() as handle:
             window = Window(handle, self._file.size_bytes)
-            walk = _Walk(window, self._projection, self._grouping, start, block=block, is_loading=is_loading)
+            walk = _Walk(window, self._projection, self._grouping, start, is_loading=is_loading)
             return walk.run(stop)
 
 
@@ -98,13 +104,11 @@ class _Start:
     Attributes:
         joined: Offsets of members behind it that blocks before have taken.
         is_interleaved: Members of several samples were seen to take turns.
-        seen: Block of each sample's first member; shared by all starts of a shard, as far as it was walked.
     """
 
     offset: int
     joined: frozenset[int] = frozenset()
     is_interleaved: bool = False
-    seen: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +133,12 @@ class _Walk:
         grouping: Grouping,
         start: _Start,
         *,
-        block: int,
         is_loading: bool,
     ) -> None:
         self._window = window
         self._paths = projection.paths
         self._grouping = grouping
         self._start = start
-        self._block = block
         self._is_loading = is_loading
         self._samples: dict[str, TarSample] = {}
         self._last: TarSample | None = None
@@ -188,7 +190,7 @@ class _Walk:
             if member.offset >= stop:
                 return False
             self._check_whole(member)
-            sample = self._samples[key] = self._begin(key)
+            sample = self._samples[key] = TarSample(key=key)
         elif not self._is_whole(member):
             del self._samples[key]
         self._check_whole(member)
@@ -196,13 +198,6 @@ class _Walk:
         self._last = sample
         self._add(sample, extension, member)
         return True
-
-    def _begin(self, key: str) -> TarSample:
-        first = self._start.seen.get(key, self._block)
-        if first == self._block:
-            return TarSample(key=key)
-        apart = f"member of sample {key} lies blocks behind the others (block {first}): raise block_bytes or pack anew"
-        return TarSample(key=key, fault=apart)
 
     def _look_ahead(self, member: TarMember | None) -> set[int]:
         """Take what belongs to samples of this block from the members right behind it."""
