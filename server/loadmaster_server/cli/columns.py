@@ -67,7 +67,7 @@ def _rows_in_file_order(reader: SourceReader, num_shards: int) -> Iterator[dict[
 
 def guess_column(rows: Sequence[Mapping[str, object]]) -> Column | None:
     """The likeliest column: chats first, then ids by name, then text by name or length, then any ids; None for none."""
-    values = _values_by_path(rows)
+    values = values_by_path(rows)
     chats = [path for path, column in values.items() if all(map(_is_chat, column))]
     if chats:
         return Column(kind="messages", path=chats[0])
@@ -88,7 +88,7 @@ def _text_rank(path: str, column: Sequence[Any]) -> tuple[int, float]:
     return rank, -sum(map(len, column)) / len(column)
 
 
-def _values_by_path(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+def values_by_path(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """Per dotted path the values that are not null; mappings are entered a few levels deep."""
     values: dict[str, list[object]] = {}
     for row in rows:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,12 @@ from loadmaster_flight.sources.lanes import LaneReader, LaneRows
 from loadmaster_flight.sources.reader import SourceReader
 from loadmaster_flight.spec import SourceManifest
 from loadmaster_flight.transforms import Measured, Transform
-from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.transforms.media import NO_ACCESS, MediaAccess
+from loadmaster_flight.wire.schemas import MediaKind, Verdict
+from loadmaster_server.planning.cost import CostModel
+
+from .peeked_media import DecodedMedia, decoded_media
+from .sample_text import text_of
 
 MAX_CHARS = 1200
 
@@ -38,8 +44,11 @@ class PeekedSample:
     """One row of a source.
 
     Attributes:
+        reason: Why it is skipped or bad, or, of an OK row, why its media cannot be decoded.
         num_tokens: None where there is no tokenizer, so that the row is shown as it is.
-        text: For people: tokens decoded, targets of the loss in their own style.
+        cost: What it costs in the backbone and, with pictures, in the encoder; in the unit of the run's cost model.
+        text: For people: tokens decoded, media by their sizes, targets of the loss in their own style.
+        media: Decoded; None where the row has none.
     """
 
     source: str
@@ -54,16 +63,74 @@ class PeekedSample:
     num_tokens: int | None
     fields: tuple[Field, ...]
     text: Text
+    cost: Mapping[str, float] = field(default_factory=dict)
+    media: DecodedMedia | None = None
 
-    def to_line(self) -> str:
-        """One line of JSON."""
+    @property
+    def is_masked(self) -> bool:
+        """Whether it would keep its place in a batch with loss 0: headers are fine, and decoding fails."""
+        return self.media is not None and self.media.masked is not None
+
+    @property
+    def verdict_name(self) -> str:
+        return "masked" if self.is_masked else self.verdict.name.lower()
+
+    @property
+    def name(self) -> str:
+        """Names its files."""
+        return f"{self.source}-{self.shard}-{self.block}-{self.row}"
+
+    def to_line(self, files: Sequence[Path] = ()) -> str:
+        """One line of JSON.
+
+        Args:
+            files: What was written of it.
+        """
         names = ("source", "uri", "shard", "block", "pos", "row", "lane", "reason", "num_tokens")
         tree: dict[str, Any] = {name: getattr(self, name) for name in names}
-        tree["verdict"] = self.verdict.name.lower()
+        tree |= {"verdict": self.verdict_name, "cost": dict(self.cost), "text": self.text.plain}
         tree["fields"] = [
             {"name": f.name, "dtype": f.dtype, "shape": list(f.shape), "digest": f.digest} for f in self.fields
         ]
-        return json.dumps(tree)
+        return json.dumps(tree | ({"files": [str(path) for path in files]} if files else {}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peeker:
+    """Transforms rows of one source of a run.
+
+    Attributes:
+        backbone: Cost of a document by its tokens.
+        encoder: Cost of a unit of pictures by its patches.
+    """
+
+    manifest: SourceManifest
+    transform: Transform
+    backbone: CostModel
+    encoder: CostModel
+
+    def peek(self, lane: int, rows: LaneRows, access: MediaAccess = NO_ACCESS) -> PeekedSample:
+        """Measure the first of some rows with the run's transform, and decode its media."""
+        measured = self.transform.measure(rows.block_data, rows.rows, access)
+        media = measured.media[0] if measured.media is not None else None
+        decoded = None if media is None else decoded_media(rows, media, self.transform, access)
+        patches = () if media is None else media.patches
+        return PeekedSample(
+            **_place(lane, rows, self.manifest),
+            verdict=Verdict(int(measured.verdict[0])),
+            reason=measured.reason[0] if decoded is None else decoded.masked,
+            num_tokens=len(measured.row_tokens(0)),
+            fields=(*_fields_of(measured), *_media_fields(decoded)),
+            text=text_of(measured, self.transform),
+            cost=self._cost(measured, patches),
+            media=decoded,
+        )
+
+    def _cost(self, measured: Measured, patches: Sequence[int]) -> dict[str, float]:
+        if measured.verdict[0] != Verdict.OK:
+            return {}
+        backbone = {"backbone": float(self.backbone(len(measured.row_tokens(0))))}
+        return backbone | ({"encoder": float(self.encoder(patches).sum())} if patches else {})
 
 
 def rows_in_run_order(reader: SourceReader, manifest: SourceManifest, seed: int) -> Iterator[tuple[int, LaneRows]]:
@@ -78,20 +145,6 @@ def rows_in_run_order(reader: SourceReader, manifest: SourceManifest, seed: int)
                 yield lane, rows
 
 
-def transformed(lane: int, rows: LaneRows, manifest: SourceManifest, transform: Transform) -> PeekedSample:
-    """Measure one row with the run's transform."""
-    measured = transform.measure(rows.block_data, rows.rows)
-    tokens_n = measured.row_tokens(0)
-    return PeekedSample(
-        **_place(lane, rows, manifest),
-        verdict=Verdict(int(measured.verdict[0])),
-        reason=measured.reason[0],
-        num_tokens=len(tokens_n),
-        fields=_fields_of(measured),
-        text=_decoded(measured, transform),
-    )
-
-
 def untransformed(lane: int, rows: LaneRows, manifest: SourceManifest) -> PeekedSample:
     """One row as the file has it."""
     row = rows.block_data.row(int(rows.rows[0]))
@@ -102,8 +155,17 @@ def untransformed(lane: int, rows: LaneRows, manifest: SourceManifest) -> Peeked
         reason=None if isinstance(row, dict) else row.reason,
         num_tokens=None,
         fields=tuple(_field_of_value(name, value) for name, value in values.items()),
-        text=Text("\n".join(f"{name}: {_shortened(str(value))}" for name, value in values.items())),
+        text=Text("\n".join(f"{name}: {shortened(_shown(value))}" for name, value in values.items())),
     )
+
+
+def shortened(text: str) -> str:
+    """A text that fits a terminal."""
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ... ({len(text):,} characters)"
+
+
+def _shown(value: object) -> str:
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
 
 
 def _place(lane: int, rows: LaneRows, manifest: SourceManifest) -> dict[str, Any]:
@@ -126,6 +188,27 @@ def _fields_of(measured: Measured) -> tuple[Field, ...]:
     return (*fields, _array_field("loss_spans", spans)) if spans is not None else tuple(fields)
 
 
+def _media_fields(media: DecodedMedia | None) -> Iterator[Field]:
+    """Fields of a batch that the media would make, for this sample alone."""
+    if media is None:
+        return
+    pictures = [decoded for decoded in media.items if decoded.item.kind is not MediaKind.AUDIO]
+    sounds = [decoded for decoded in media.items if decoded.item.kind is MediaKind.AUDIO]
+    if pictures:
+        yield _array_field("image_kind", np.array([decoded.item.kind for decoded in pictures], np.uint8))
+        yield _array_field("grid_thw", np.array([decoded.item.grid for decoded in pictures], np.int32))
+        yield _array_field("image_token_start", _starts(pictures))
+        yield _array_field("pixel_values", np.concatenate([decoded.values for decoded in pictures]))
+    if sounds:
+        yield _array_field("audio_frames", np.array([decoded.item.grid[0] for decoded in sounds], np.int32))
+        yield _array_field("audio_token_start", _starts(sounds))
+        yield _array_field("audio_values", np.concatenate([decoded.values for decoded in sounds]))
+
+
+def _starts(items: Sequence[Any]) -> np.ndarray:
+    return np.array([decoded.item.token_start for decoded in items], np.int32)
+
+
 def _array_field(name: str, array: np.ndarray) -> Field:
     digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
     return Field(name=name, dtype=str(array.dtype), shape=array.shape, digest=digest)
@@ -145,26 +228,3 @@ def _field_of_value(name: str, value: object) -> Field:
 
 def _json(value: object) -> bytes:
     return json.dumps(value, default=str, sort_keys=True).encode()
-
-
-def _decoded(measured: Measured, transform: Transform) -> Text:
-    """Tokens as text; where only some count for the loss, those in green."""
-    tokens_n = measured.row_tokens(0)
-    whole = transform.decode(tokens_n)
-    spans = measured.loss_spans[0] if measured.loss_spans is not None else None
-    if whole is None:
-        return Text(_shortened(" ".join(map(str, tokens_n.tolist()))))
-    if spans is None:
-        return Text(_shortened(whole))
-    text, at = Text(), 0
-    for start, stop in spans.reshape(-1, 2).tolist():
-        text.append(transform.decode(tokens_n[at:start]) or "", "dim")
-        text.append(transform.decode(tokens_n[start:stop]) or "", "green")
-        at = stop
-    text.append(transform.decode(tokens_n[at:]) or "", "dim")
-    text.truncate(MAX_CHARS, overflow="ellipsis")
-    return text
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ... ({len(text):,} characters)"
