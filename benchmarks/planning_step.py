@@ -28,9 +28,11 @@ from loadmaster_server.planning import NeedMetadata, StreamPlanner, membership, 
 from loadmaster_server.planning.placement import Placer
 from loadmaster_server.store import Definition, GenerationKey, NewGeneration, PlanRecord, Store, StreamKey
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from metadata_source import Lengths, MetadataSource, lognormal
-from temporary_postgres import postgres_url, why_not
+
+from support.temporary_postgres import temporary_postgres, why_not
 
 PHASES = ("gather", "draw", "pack", "check", "balance", "digest", "encode", "commit", "rest")
 WARM_UP = 2
@@ -104,7 +106,7 @@ def watched() -> Stopwatch:
     for name in ("graph", "place"):
         watch.watch(Placer, name, "balance")
     watch.watch(planner, "aggregate", "balance")
-    watch.watch(planner.SourceFeed, "merge", "gather")
+    watch.watch(StreamPlanner, "_merge", "gather")
     watch.watch(StepPlan, "with_digest", "digest")
     return watch
 
@@ -210,12 +212,32 @@ def print_rows(title: str, rows: dict[str, dict[str, float]]) -> None:
     print(f"{'':18}{'samples':>9}" + "".join(f"{name:>11}" for name in columns))
     for name, row in rows.items():
         print(f"{CASES[name].name:18}{row['samples']:9,.0f}" + "".join(f"{row[column]:11.2f}" for column in columns))
-    print("bytes a step: " + "; ".join(f"{CASES[name].name} {_bytes(row)}" for name, row in rows.items()))
 
 
-def _bytes(row: dict[str, float]) -> str:
-    per_sample = row["body"] / row["samples"]
-    return f"body {row['body']:,.0f} ({per_sample:.2f} a sample), summary {row['summary']:,.0f}"
+def print_bytes(rows: dict[str, dict[str, float]]) -> None:
+    """What a step writes, and what a base checkpoint does."""
+    print(f"\n{'bytes written':18}{'body':>11}{'a sample':>10}{'summary':>10}{'checkpoint':>12}")
+    for name, row in rows.items():
+        per_sample = row["body"] / row["samples"]
+        print(
+            f"{CASES[name].name:18}{row['body']:11,.0f}{per_sample:10.2f}{row['summary']:10,.0f}"
+            f"{row['checkpoint_bytes']:12,.0f}"
+        )
+
+
+def run_cases(names: list[str], num_steps: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Every case on SQLite and, right after it, on PostgreSQL: database -> case -> figures."""
+    watch, reason = watched(), why_not()
+    rows: dict[str, dict[str, dict[str, float]]] = {"SQLite": {}, "PostgreSQL": {}}
+    if reason is not None:
+        print(f"PostgreSQL: skipped, {reason}")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        cluster = stack.enter_context(temporary_postgres()) if reason is None else None
+        for name in names:
+            rows["SQLite"][name] = run_case(CASES[name], f"sqlite:///{folder}/{name}.db", watch, num_steps)
+            if cluster is not None:
+                rows["PostgreSQL"][name] = run_case(CASES[name], cluster.new_database(), watch, num_steps)
+    return rows
 
 
 def main() -> None:
@@ -225,24 +247,18 @@ def main() -> None:
     parser.add_argument("--only", choices=CASES, nargs="+", help="these cases only")
     args = parser.parse_args()
     names = args.only or [name for name in CASES if not args.quick or name != "128k"]
-    num_steps, watch, out = 5 if args.quick else 15, watched(), dict[str, float]()
-    with tempfile.TemporaryDirectory() as folder:
-        rows = {
-            name: run_case(CASES[name], f"sqlite:///{folder}/{name}.db", watch, num_steps) for name in names
-        }  # fmt: skip
-    print_rows("SQLite", rows)
-    for name, row in rows.items():
+    rows, out = run_cases(names, 5 if args.quick else 15), dict[str, float]()
+    for database, of_case in rows.items():
+        if of_case:
+            print_rows(database, of_case)
+    print_bytes(rows["SQLite"])
+    for name, row in rows["SQLite"].items():
         label = "d512" if name == HEADLINE else name
         out |= {f"step_total_ms_{label}": row["total"], f"step_wall_ms_{label}": row["wall"]}
         out |= {f"bytes_per_sample_{label}": row["body"] / row["samples"], f"summary_bytes_{label}": row["summary"]}
-    if reason := why_not():
-        print(f"\nPostgreSQL: skipped, {reason}")
-    else:
-        with ExitStack() as stack:
-            name = HEADLINE if HEADLINE in names else names[0]
-            row = run_case(CASES[name], stack.enter_context(postgres_url()), watch, num_steps)
-            print_rows("PostgreSQL", {name: row})
-            out["step_total_ms_d512_postgres"] = row["total"]
+        out |= {f"step_without_balance_ms_{label}": row["total"] - row["balance"]}
+        if other := rows["PostgreSQL"].get(name):
+            out[f"step_total_ms_{label}_postgres"] = other["total"]
     if args.json:
         print(json.dumps({name: round(value, 3) for name, value in out.items()}))
 

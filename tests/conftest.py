@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from support.temporary_postgres import Cluster, temporary_postgres, why_not
 
 # A busy machine must not fail a property: no deadlines, and no complaint about slow generation.
 settings.register_profile("loadmaster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,3 +39,27 @@ def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     tokenizer.save(str(path))
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A PostgreSQL server of this session's own; tests that ask for it carry the marker `postgres`."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with temporary_postgres(is_durable=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> str:
+    """SQLAlchemy URL of an empty PostgreSQL database."""
+    return postgres.new_database()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy URL of an empty database, SQLite and then PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'planner.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

@@ -31,6 +31,16 @@ from support.synthetic import LANES, ROWS, UNITS, Cluster, wait_for
 
 MakeRun = Callable[..., CreateRunRequest]
 ONE_EPOCH = {"until": {"epochs": 1}}
+ON_BOTH = pytest.mark.parametrize(
+    "cluster", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster], request: pytest.FixtureRequest) -> Cluster:
+    """A planner on SQLite, or on the database that the test names."""
+    on_postgres = getattr(request, "param", "sqlite") == "postgres"
+    return make_cluster(database_url=request.getfixturevalue("postgres_url") if on_postgres else "")
 
 
 @pytest.fixture
@@ -152,6 +162,7 @@ def test_plans_when_query_is_wrong_then_bad_request(
         cluster.plans(**query)
 
 
+@ON_BOTH
 def test_plans_when_stream_is_finite_then_each_sample_once_and_the_end_is_known(start: Callable[..., Cluster]) -> None:
     cluster = start(evaluation={"held_out": {"sources": ["code"]}}, budgets={"plan_ahead": 500})
     cluster.open(stream="held_out", word="e")
@@ -294,6 +305,7 @@ def test_plans_when_every_row_is_skipped_then_failed_with_the_source(start: Call
     assert cluster.client.get("/runs/run", RunView).state == "failed"
 
 
+@ON_BOTH
 def test_verdicts_when_rows_are_skipped_then_journaled_once_over_all_epochs(start: Callable[..., Cluster]) -> None:
     def skip(row: dict[str, Any]) -> dict[str, Any]:
         is_skipped = row["pos"] == 0
@@ -338,6 +350,7 @@ def test_plans_when_samples_are_masked_then_the_step_says_so_under_another_etag(
     assert service.read(key, query).etag != etag
 
 
+@ON_BOTH
 def test_counts_when_an_epoch_is_planned_through_then_kept(start: Callable[..., Cluster]) -> None:
     def skip(row: dict[str, Any]) -> dict[str, Any]:
         is_skipped = row["pos"] == 0
@@ -373,6 +386,7 @@ def test_verdict_report_when_step_is_planned_then_journaled(start: Callable[...,
         cluster.client.request("POST", "/runs/run/verdicts", body=replace(report, source=5))
 
 
+@ON_BOTH
 def test_generation_when_resumed_on_the_same_mesh_then_equal_plans(start: Callable[..., Cluster]) -> None:
     cluster = start(2)
     before = cluster.planned(12)
@@ -422,6 +436,7 @@ def test_generation_when_data_changed_then_failed_and_said_so(start: Callable[..
     assert "comes out otherwise than it was planned before" in _view(cluster).reason
 
 
+@ON_BOTH
 def test_restart_when_a_generation_is_open_then_goes_on_in_it(start: Callable[..., Cluster]) -> None:
     cluster = start(2)
     constructor = cluster.constructor()

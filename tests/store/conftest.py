@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,9 @@ MakeDefinition = Callable[..., Definition]
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """URL of a database that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'planner.db'}"
+def url(database_url: str) -> str:
+    """URL of a database without tables, on SQLite and on PostgreSQL."""
+    return database_url
 
 
 @pytest.fixture

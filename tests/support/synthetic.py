@@ -176,6 +176,7 @@ class Cluster:
     state_dir: Path
     stack: ExitStack
     lease_s: float = 1.0
+    database_url: str = ""
     server: PlannerServer = field(init=False)
     client: PlannerClient = field(init=False)
 
@@ -184,7 +185,12 @@ class Cluster:
 
     def _serve(self, port: int) -> None:
         settings = PlannerSettings(
-            state_dir=self.state_dir, port=port, heartbeat_s=0.05, lease_s=self.lease_s, checkpoint_steps=4
+            state_dir=self.state_dir,
+            database_url=self.database_url,
+            port=port,
+            heartbeat_s=0.05,
+            lease_s=self.lease_s,
+            checkpoint_steps=4,
         )
         self.server = self.stack.enter_context(PlannerServer(settings))
         self.client = PlannerClient(self.server.url)

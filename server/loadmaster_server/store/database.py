@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.errors import BadRequestError, InternalError, UnavailableError
@@ -21,6 +22,7 @@ from .models import Base
 
 BUSY_TIMEOUT_S = 10.0
 WRITE = "loadmaster_write"  # execution option of a transaction that will write
+WRITER_LOCK = 0x4C4D  # PostgreSQL's advisory lock of the one who writes
 
 
 class Database:
@@ -33,6 +35,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = _create_engine(url)
         self._writer = self.engine.execution_options(**{WRITE: True})
+        self._is_closed = False
+        event.listen(self.engine, "checkin", self._checked_in)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -42,7 +46,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One transaction: committed at the end, rolled back by any exception. On SQLite there is one writer a time."""
+        """One transaction: committed at the end, rolled back by any exception. There is one writer at a time."""
         with _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
@@ -54,8 +58,13 @@ class Database:
         session.execute(insert(model).on_conflict_do_nothing(), list(rows))
 
     def close(self) -> None:
-        """Close all connections. Idempotent."""
+        """Close all connections; those in use when their transactions end. Idempotent."""
+        self._is_closed = True
         self.engine.dispose()
+
+    def _checked_in(self, connection: DBAPIConnection | None, _: object) -> None:
+        if self._is_closed and connection is not None:
+            connection.close()
 
 
 @contextmanager
@@ -75,14 +84,36 @@ def migrating(url: str) -> Iterator[Connection]:
 
 def _create_engine(url: str, *, foreign_keys: bool = True) -> Engine:
     parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, pool_pre_ping=True)
+    if parsed.get_backend_name() == "postgresql":
+        return _create_postgres(parsed)
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S}, pool_size=16, max_overflow=64)
     event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys=foreign_keys))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_postgres(url: URL) -> Engine:
+    """With psycopg 3 unless the URL names another driver."""
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    try:
+        engine = create_engine(url, pool_pre_ping=True, pool_size=16, max_overflow=64)
+    except ModuleNotFoundError as error:
+        rule = "a PostgreSQL database needs the driver of its URL"
+        raise BadRequestError(f"{rule}, {error}: pip install 'loadmaster[postgres]'") from error
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
+
+
+def _begin_postgres(connection: Connection) -> None:
+    # The promises of SQLite: one snapshot for all that a reader reads, and one writer at a time, who loses no update.
+    if connection.get_execution_options().get(WRITE, False):
+        timeout = f"SET LOCAL lock_timeout = {int(BUSY_TIMEOUT_S * 1000)}"
+        connection.exec_driver_sql(f"{timeout}; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object, *, foreign_keys: bool) -> None:
@@ -107,6 +138,13 @@ def _translated() -> Iterator[None]:
         raise BadRequestError(f"a number is too large to be stored: {error}") from error
     except SQLAlchemyError as error:
         text = str(getattr(error, "orig", None) or type(error).__name__)
-        if "locked" in text or getattr(error, "connection_invalidated", False):
+        if _is_away(error, text):
             raise UnavailableError(f"the planner's store is busy or away: {text}") from error
         raise InternalError(f"the planner's store failed: {type(error).__name__}: {text}") from error
+
+
+def _is_away(error: SQLAlchemyError, text: str) -> bool:
+    """SQLite's operational errors may also be our mistakes; PostgreSQL's are locks, and servers that are gone."""
+    if isinstance(error, OperationalError) and not isinstance(error.orig, sqlite3.Error):
+        return True
+    return "locked" in text or bool(getattr(error, "connection_invalidated", False))

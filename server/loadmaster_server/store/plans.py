@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
@@ -49,7 +49,7 @@ class PlanRepository:
             lock_run(session, key.run)
             generation = _plannable(session, key, plan.step)
             self._journal(session, key.run, verdicts)
-            session.add(PlanRow(**_place(key), **asdict(plan)))
+            session.add(PlanRow(**_place(key), **_columns(plan)))
             if checkpoint is not None:
                 session.add(CheckpointRow(**_place(key), step=plan.step + 1, state=checkpoint))
             generation.planned = plan.step + 1
@@ -126,6 +126,11 @@ def _place(key: GenerationKey) -> dict[str, str | int]:
 
 def _is(table: type[PlanRow] | type[CheckpointRow], key: GenerationKey) -> tuple[ColumnElement[bool], ...]:
     return table.run == key.run, table.stream == key.stream, table.generation == key.generation
+
+
+def _columns(plan: PlanRecord) -> dict[str, Any]:
+    """Its fields as they are: `asdict` would copy a summary of hundreds of sources number by number."""
+    return {field.name: getattr(plan, field.name) for field in fields(plan)}
 
 
 def _record(row: PlanRow) -> PlanRecord:
