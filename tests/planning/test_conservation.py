@@ -11,7 +11,7 @@ import pytest
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import InternalError
 from loadmaster_server.planning.conservation import check_step
-from loadmaster_server.planning.pieces import FIRST, TOKENS, PieceTable, cut_to
+from loadmaster_server.planning.pieces import FIRST, POS, SAMPLE_TOKENS, TOKENS, VALID, PieceTable, cut_to
 from loadmaster_server.planning.rules import StepShape
 
 Make = Callable[..., Any]
@@ -19,9 +19,9 @@ Make = Callable[..., Any]
 
 def _pieces(*tokens: int) -> PieceTable:
     values = np.zeros((len(tokens), 11), np.int64)
-    values[:, 5] = np.arange(len(tokens))
-    values[:, TOKENS] = values[:, 8] = tokens
-    values[:, 9] = np.array(tokens) - 1
+    values[:, POS] = np.arange(len(tokens))
+    values[:, TOKENS] = values[:, SAMPLE_TOKENS] = tokens
+    values[:, VALID] = np.array(tokens) - 1
     return PieceTable(values_NP=values, spans_N=np.full(len(tokens), None))
 
 
@@ -78,7 +78,7 @@ def test_check_when_a_part_is_lost_or_loses_its_loss_then_it_fails() -> None:
     moved = PieceTable(values_NP=parts.values_NP.copy(), spans_N=parts.spans_N)
     moved.values_NP[1, FIRST] += 1
     masked = PieceTable(values_NP=parts.values_NP.copy(), spans_N=parts.spans_N)
-    masked.values_NP[1, 9] -= 1
+    masked.values_NP[1, VALID] -= 1
     for pieces in (moved, masked):
         with pytest.raises(InternalError, match="must be those offered"):
             _check(pieces, [0, 0, 1, 1, 1], _take(), shape=_shape(Layout.PAD, rows=3))

@@ -13,42 +13,24 @@ import numpy as np
 from loadmaster_flight.spec import Layout, OnExhausted
 from loadmaster_flight.wire.errors import DataError
 
-from . import rows as r
-from .columns import Int64Array, ObjectArray, is_nothing, join_objects, matrix, take_objects
+from .columns import Int64Array, ObjectArray, is_nothing, join_objects, matrix
 from .fair import Drawn, DrawRules, Offers, draw_fairly
 from .feed import Head, SourceFeed, Stock
 from .mixture import spread_credit, weights_of
 from .ordering import stable_order
 from .pieces import (
-    BLOCK,
     DRAWN_AT,
-    EPOCH,
     FIRST,
-    LANE,
+    FROM_ROW,
     NUM_COLUMNS,
-    POS,
     SAMPLE_TOKENS,
-    SHARD,
     SOURCE,
     TOKENS,
-    VALID,
     PieceTable,
     count_parts,
 )
+from .rows import TAKEN_OVER
 from .rules import StepShape
-
-_COPIED = (
-    (EPOCH, r.EPOCH),
-    (LANE, r.LANE),
-    (SHARD, r.SHARD),
-    (BLOCK, r.BLOCK),
-    (POS, r.POS),
-    (SAMPLE_TOKENS, r.TOKENS),
-    (VALID, r.VALID),
-)
-"""Columns of a piece that are those of its row."""
-_THEIRS = [theirs for _, theirs in _COPIED]
-_FEW = 64
 
 
 class MissingRowsError(Exception):
@@ -183,12 +165,11 @@ class _Drawing:
         order_M = stable_order([source_M])
         index_M = (drawn.at_M - start_S[source_M])[order_M]
         stop_S = np.cumsum(np.bincount(source_M, minlength=len(sources)))
-        blocks, spans = [], []
-        for i in np.flatnonzero(np.diff(stop_S, prepend=0)).tolist():
-            feed = self._feeds[sources[i]]
-            row_M = feed.rows_at(stocks[i].places(index_M[stop_S[i - 1] if i else 0 : stop_S[i]]))
-            blocks.append(_copied(feed.rows.values_NF, row_M))
-            spans.append(take_objects(feed.rows.spans_N, row_M))
+        parts, start = [], 0
+        for i, stop in enumerate(stop_S.tolist()):
+            if stop > start:
+                parts.append(self._feeds[sources[i]].samples(stocks[i].places(index_M[start:stop])))
+                start = stop
         values_MP = matrix(num, NUM_COLUMNS)
         values_MP[:, SOURCE] = np.array(sources)[source_M]
         values_MP[:, FIRST], values_MP[:, TOKENS], values_MP[:, DRAWN_AT] = (
@@ -196,9 +177,9 @@ class _Drawing:
             drawn.tokens_M,
             self._shape.step,
         )
-        for i, (column, _) in enumerate(_COPIED):
-            values_MP[order_M, column] = np.concatenate([block[i] for block in blocks])
-        pieces = PieceTable(values_NP=values_MP, spans_N=_scattered(join_objects(spans), order_M))
+        values_MP[order_M, FROM_ROW] = np.concatenate([rows.values_NF[:, TAKEN_OVER].T for rows in parts], axis=1).T
+        spans_N = _scattered(join_objects([rows.spans_N for rows in parts]), order_M)
+        pieces = PieceTable(values_NP=values_MP, spans_N=spans_N)
         count_parts(pieces, np.flatnonzero(drawn.tokens_M != values_MP[:, SAMPLE_TOKENS]))
         self._parts.append(pieces)
 
@@ -249,13 +230,6 @@ class _Drawing:
             heads=self._heads,
             has_ended=self._is_stopped or not self._has_sources,
         )
-
-
-def _copied(values_NF: Int64Array, row_M: Int64Array) -> Int64Array:
-    """The copied columns of these rows, one after the other, int64 (7, M)."""
-    if len(row_M) < _FEW:
-        return values_NF[row_M].T[_THEIRS]
-    return np.stack([values_NF[:, column][row_M] for column in _THEIRS])
 
 
 def _scattered(spans_M: ObjectArray, order_M: Int64Array) -> ObjectArray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from loadmaster_flight.wire.schemas import Verdict
 
-from .rows import EPOCH, TOKENS, VERDICT, Int64Array
+from .rows import EPOCH, VERDICT, Int64Array
 
 
 class EpochCounts(NamedTuple):
@@ -21,12 +21,11 @@ class EpochCounts(NamedTuple):
     num_samples: int = 0
     num_tokens: int = 0
 
-    def plus(self, values_NF: Int64Array, *, longest: int | None) -> EpochCounts:
-        """With more rows of the epoch; samples of more than `longest` tokens are not served."""
-        tokens_N = values_NF[values_NF[:, VERDICT] == Verdict.OK, TOKENS]
-        served_N = tokens_N if longest is None else tokens_N[tokens_N <= longest]
+    def plus(self, num_rows: int, ok_tokens_N: Int64Array, *, longest: int | None) -> EpochCounts:
+        """With more rows of the epoch, OK ones of these lengths; those of more than `longest` tokens are not served."""
+        served_N = ok_tokens_N if longest is None else ok_tokens_N[ok_tokens_N <= longest]
         return EpochCounts(
-            self.num_rows + len(values_NF), self.num_samples + len(served_N), self.num_tokens + int(served_N.sum())
+            self.num_rows + num_rows, self.num_samples + len(served_N), self.num_tokens + int(served_N.sum())
         )
 
 
@@ -34,21 +33,24 @@ NOTHING = EpochCounts()
 
 
 def count_epochs(
-    before: EpochCounts, epoch: int, values_NF: Int64Array, *, longest: int | None
+    before: EpochCounts, epoch: int, values_NF: Int64Array, ok_tokens_N: Int64Array, *, longest: int | None
 ) -> tuple[EpochCounts, EpochCounts | None]:
     """Count rows in a source's order.
 
     Args:
         before: Counts of `epoch` so far.
+        ok_tokens_N: Lengths of the rows whose verdict is OK.
 
     Returns:
         Counts of the last row's epoch so far, and of the last epoch that ended before it; None where none did.
     """
     whole: EpochCounts | None = None
     if len(values_NF) and values_NF[0, EPOCH] == epoch == values_NF[-1, EPOCH]:
-        return before.plus(values_NF, longest=longest), whole
+        return before.plus(len(values_NF), ok_tokens_N, longest=longest), whole
+    ok_epoch_N = values_NF[values_NF[:, VERDICT] == Verdict.OK, EPOCH]
     for now in np.unique(values_NF[:, EPOCH]).tolist():
         if now != epoch:
             before, whole, epoch = NOTHING, before, now
-        before = before.plus(values_NF[values_NF[:, EPOCH] == now], longest=longest)
+        num_rows = int((values_NF[:, EPOCH] == now).sum())
+        before = before.plus(num_rows, ok_tokens_N[ok_epoch_N == now], longest=longest)
     return before, whole

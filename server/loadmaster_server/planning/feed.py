@@ -17,7 +17,7 @@ from .columns import Int64Array
 from .demand import Demand
 from .epoch_counts import NOTHING, EpochCounts, count_epochs
 from .lanes import NEXT_ROW, EpochLanes
-from .rows import BLOCK_INDEX, EPOCH, LANE, POS, TOKENS, UNIT, VERDICT, RowTable
+from .rows import CURSOR, EPOCH, LANE, TOKENS, VERDICT, RowTable
 from .rules import SourceRules
 
 _MAX_EPOCHS_AHEAD = 256
@@ -115,9 +115,10 @@ class SourceFeed:
     def add(self, table: RowTable) -> None:
         """Take measured rows; epochs that are over already are ignored."""
         epoch_N = table.values_NF[:, EPOCH]
-        for epoch in np.unique(epoch_N).tolist():
+        is_one = len(epoch_N) > 0 and bool((epoch_N == epoch_N[0]).all())
+        for epoch in [int(epoch_N[0])] if is_one else np.unique(epoch_N).tolist():
             if epoch >= self._epoch and not self._is_past_end(epoch):
-                self._lanes(epoch).add(table.take(epoch_N == epoch))
+                self._lanes(epoch).add(table if is_one else table.take(epoch_N == epoch))
         self._is_dirty = True
 
     def _lanes(self, epoch: int) -> EpochLanes:
@@ -249,9 +250,12 @@ class SourceFeed:
             is_moved=True,
         )
 
-    def rows_at(self, place_M: Int64Array) -> Int64Array:
-        """Indexes in `rows` of the samples at these places, int64 (M,)."""
-        return self._ok_N[place_M]
+    def samples(self, place_M: Int64Array) -> RowTable:
+        """The rows of the samples at these places, which ascend; without a copy where they lie side by side."""
+        row_M = self._ok_N[place_M]
+        first, num = int(row_M[0]), len(row_M)
+        lies_side_by_side = int(row_M[-1]) - first == num - 1 and bool((row_M[1:] > row_M[:-1]).all())
+        return self.rows.take(slice(first, first + num) if lies_side_by_side else row_M)
 
     def exhausted(self, head: Head) -> Head:
         """The head after what is left, rows that are not served, and the source's end."""
@@ -271,17 +275,19 @@ class SourceFeed:
             The consumed rows that were not served, with verdict and reason.
         """
         consumed = self.rows.take(slice(0, head.consumed))
-        self.state = self._state_after(head, consumed.values_NF, longest)
+        num_ok = int(np.searchsorted(self._ok_N, head.consumed))
+        self.state = self._state_after(head, consumed.values_NF, self._ok_tokens_N[:num_ok], longest)
         self._bad.consume(head.consumed)
         self.rows = self.rows.take(slice(head.consumed, None))
-        num_ok = int(np.searchsorted(self._ok_N, head.consumed))
         self._ok_N, self._ok_tokens_N = self._ok_N[num_ok:] - head.consumed, self._ok_tokens_N[num_ok:]
         self._begin()
         return _NO_ROWS if num_ok == len(consumed) and longest is None else _not_served(consumed, longest)
 
-    def _state_after(self, head: Head, values_NF: Int64Array, longest: int | None) -> SourceState:
+    def _state_after(
+        self, head: Head, values_NF: Int64Array, ok_tokens_N: Int64Array, longest: int | None
+    ) -> SourceState:
         before = self.state
-        counted, learned = count_epochs(before.counted, before.epoch, values_NF, longest=longest)
+        counted, learned = count_epochs(before.counted, before.epoch, values_NF, ok_tokens_N, longest=longest)
         num_rows = before.num_rows + head.consumed
         epoch, next_lane, cursor_L3 = before.epoch, before.next_lane, before.cursor_L3
         if len(values_NF):
@@ -335,9 +341,10 @@ def _moved(cursor_L3: Int64Array, values_NF: Int64Array, epoch: int) -> Int64Arr
     """Cursors after these rows, as far as they are of `epoch`; of a repeated lane the last row counts."""
     if values_NF[0, EPOCH] != epoch:
         values_NF = values_NF[values_NF[:, EPOCH] == epoch]
-    after_L3, lane_N = cursor_L3.copy(), values_NF[:, LANE]
-    for i, column in enumerate((UNIT, BLOCK_INDEX, POS)):
-        after_L3[:, i][lane_N] = values_NF[:, column] + NEXT_ROW[i]
+    last_L = np.full(len(cursor_L3), -1)
+    last_L[values_NF[:, LANE]] = np.arange(len(values_NF))
+    after_L3, moved_L = cursor_L3.copy(), last_L >= 0
+    after_L3[moved_L] = values_NF[last_L[moved_L], CURSOR] + NEXT_ROW
     return after_L3
 
 

@@ -14,7 +14,7 @@ from loadmaster_flight.wire.schemas import Verdict
 from .columns import Int64Array
 from .demand import Demand
 from .ordering import stable_order
-from .rows import BLOCK_INDEX, LANE, POS, UNIT, VERDICT, RowTable
+from .rows import BLOCK_INDEX, CURSOR, LANE, POS, UNIT, VERDICT, RowTable
 
 NEXT_ROW = np.array((0, 0, 1), np.int64)
 _NO_LIMIT = np.iinfo(np.int64).max
@@ -112,7 +112,7 @@ class EpochLanes:
         self._rows.append(rows)
         last_N = first_N + count_N - 1
         self._round_L[lane_N[first_N]] += count_N
-        self._known_L3[lane_N[first_N]] = rows.values_NF[last_N][:, [UNIT, BLOCK_INDEX, POS]] + NEXT_ROW
+        self._known_L3[lane_N[first_N]] = rows.values_NF[last_N, CURSOR] + NEXT_ROW
         self.num_added += len(rows)
 
     def merge(self) -> RowTable:

@@ -26,9 +26,10 @@ from .columns import (
 from .ordering import stable_order
 from .rows import count_valid
 
-SOURCE, EPOCH, LANE, SHARD, BLOCK, POS, FIRST, TOKENS, SAMPLE_TOKENS, VALID, DRAWN_AT = range(11)
+POS, EPOCH, LANE, SHARD, BLOCK, SAMPLE_TOKENS, VALID, SOURCE, FIRST, TOKENS, DRAWN_AT = range(11)
 """Columns of the matrix: [FIRST, FIRST + TOKENS) of a sample of SAMPLE_TOKENS; VALID counts the targets with a loss,
-DRAWN_AT is the step that drew it."""
+DRAWN_AT is the step that drew it. The first seven are a row's, in the order in which it has them."""
+FROM_ROW = slice(POS, VALID + 1)
 NUM_COLUMNS = DRAWN_AT + 1
 SAMPLE_KEY = (SOURCE, EPOCH, SHARD, BLOCK, POS)
 
@@ -38,7 +39,7 @@ class PieceTable:
     """Pieces in some order.
 
     Attributes:
-        values_NP: Shape (N, 11), int64, the columns SOURCE .. DRAWN_AT; column by column in memory.
+        values_NP: Shape (N, 11), int64, the columns POS .. DRAWN_AT; column by column in memory.
         spans_N: Shape (N,), objects: the loss spans of the whole sample (int32 (K, 2)) or None: every target counts.
     """
 

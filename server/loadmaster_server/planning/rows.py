@@ -21,21 +21,25 @@ from .columns import join_objects, join_rows, matrix, nothing, positions, take_o
 
 Spans = npt.NDArray[np.int32]
 
-EPOCH, LANE, UNIT, BLOCK_INDEX, SHARD, BLOCK, POS, ROW, VERDICT, TOKENS, SIZE, VALID = range(12)
-"""Columns of the matrix; VALID counts the targets that have a loss when the row is served whole."""
-_COLUMNS = (
-    "epoch",
-    "lane",
-    "unit_index",
-    "block_index",
-    "shard",
-    "block",
-    "pos",
-    "row",
-    "verdict",
-    "num_tokens",
-    "size_bytes",
-)
+UNIT, BLOCK_INDEX, POS, EPOCH, LANE, SHARD, BLOCK, TOKENS, VALID, ROW, VERDICT, SIZE = range(12)
+"""Columns of the matrix; VALID counts the targets that have a loss when the row is served whole. What a cursor needs
+lies side by side, and so does what a piece takes over."""
+NUM_FIELDS = SIZE + 1
+CURSOR = slice(UNIT, POS + 1)
+TAKEN_OVER = slice(POS, VALID + 1)
+_COLUMNS = {
+    UNIT: "unit_index",
+    BLOCK_INDEX: "block_index",
+    POS: "pos",
+    EPOCH: "epoch",
+    LANE: "lane",
+    SHARD: "shard",
+    BLOCK: "block",
+    TOKENS: "num_tokens",
+    ROW: "row",
+    VERDICT: "verdict",
+    SIZE: "size_bytes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class RowTable:
     """Rows of one source.
 
     Attributes:
-        values_NF: Shape (N, 12), int64, the columns EPOCH .. VALID; column by column in memory.
+        values_NF: Shape (N, 12), int64, the columns UNIT .. SIZE; column by column in memory.
         spans_N: Shape (N,), objects: None (every target counts) or [start, stop) pairs, int32 (K, 2).
         reasons_N: Shape (N,), objects: None or why a row is skipped or bad.
     """
@@ -83,7 +87,7 @@ class RowTable:
 
     @staticmethod
     def empty() -> RowTable:
-        return RowTable(values_NF=matrix(0, VALID + 1), spans_N=nothing(0), reasons_N=nothing(0))
+        return RowTable(values_NF=matrix(0, NUM_FIELDS), spans_N=nothing(0), reasons_N=nothing(0))
 
 
 def count_valid(spans: Spans | None, first: int, stop: int, num_tokens: int) -> int:
@@ -116,8 +120,8 @@ def tables_of(batch: pa.RecordBatch) -> Iterator[tuple[int, RowTable]]:
 
 
 def _table_of(batch: pa.RecordBatch) -> RowTable:
-    values_NF = matrix(batch.num_rows, VALID + 1)
-    for column, name in enumerate(_COLUMNS):
+    values_NF = matrix(batch.num_rows, NUM_FIELDS)
+    for column, name in _COLUMNS.items():
         values_NF[:, column] = batch.column(name).to_numpy()
     is_ok_N = values_NF[:, VERDICT] == Verdict.OK
     if (is_ok_N & (values_NF[:, TOKENS] < 1)).any():
@@ -152,9 +156,7 @@ def _reasons_of(column: pa.Array) -> ObjectArray:
 def metadata_of(source: int, rows: RowTable) -> pa.RecordBatch:
     """The rows as a METADATA batch again, loss spans left out."""
     num = len(rows)
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        name: rows.values_NF[:, column] for column, name in enumerate(_COLUMNS)
-    }
+    columns: dict[str, npt.NDArray[np.generic]] = {name: rows.values_NF[:, column] for column, name in _COLUMNS.items()}
     columns |= {"source": np.full(num, source), "reason": rows.reasons_N}
     arrays = [
         pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(num, field.type)
