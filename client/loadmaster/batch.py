@@ -15,8 +15,10 @@ import pyarrow as pa
 from loadmaster_flight.wire.schemas import IGNORE_INDEX
 from loadmaster_flight.wire.slicing import WHOLE, SlicePlace
 
+from .clips import Clips, clips_of
 from .digest import record_digest
 from .documents import Documents, boundaries_of, documents_of
+from .images import Images, images_of
 from .tensors import Array, Framework, positions, to_ids, to_index
 
 
@@ -34,6 +36,8 @@ class Microbatch:
         documents: What the segments are, of the whole microbatch.
         num_rows: With layout pad the documents are rows of a (num_rows, T / num_rows) matrix; else 1.
         place: Which slice this is; by default the whole.
+        images: Images and videos; None in a run without, and on a stage that gets none.
+        audio: Likewise.
     """
 
     tokens: Array | None
@@ -44,6 +48,8 @@ class Microbatch:
     documents: Documents
     num_rows: int = 1
     place: SlicePlace = WHOLE
+    images: Images | None = None
+    audio: Clips | None = None
 
     @property
     def loss_mask(self) -> Array | None:
@@ -75,6 +81,8 @@ class Batch:
         record: The batch as it travelled, one row a microbatch.
         framework: TORCH or NUMPY.
         place: Which slice of the microbatches this is.
+        images: Per microbatch, its images and videos; None in a run without, and on a stage that gets none.
+        audio: Likewise.
     """
 
     step: int
@@ -90,6 +98,8 @@ class Batch:
     record: pa.RecordBatch
     framework: Framework
     place: SlicePlace = WHOLE
+    images: list[Images | None]
+    audio: list[Clips | None]
 
     @property
     def loss_mask(self) -> Array | None:
@@ -123,6 +133,8 @@ class Batch:
                 documents=self.documents[m],
                 num_rows=self.num_rows,
                 place=self.place,
+                images=self.images[m],
+                audio=self.audio[m],
             )
 
     def digest(self) -> str:
@@ -149,6 +161,8 @@ def to_batch(
         record=record,
         framework=framework,
         place=SlicePlace.from_metadata(record.schema.metadata),
+        images=images_of(record, framework),
+        audio=clips_of(record, framework),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 def record_digest(record: pa.RecordBatch) -> str:
     """SHA-256 (hex) over the bytes of all fields in name order.
 
-    A field is its name, then its values row after row as little-endian integers; lists have the length of each row
+    A field is its name, then its values row after row as little-endian numbers; lists have the length of each row
     (int64) before their values. Slicing, chunking and alignment make no difference.
     """
     digest = hashlib.sha256()
@@ -25,7 +25,9 @@ def record_digest(record: pa.RecordBatch) -> str:
 def _parts(column: pa.Array) -> list[np.ndarray]:
     if isinstance(column, pa.FixedShapeTensorArray):
         return [column.to_numpy_ndarray()]
-    if isinstance(column, pa.ListArray):
+    if isinstance(column, (pa.ListArray, pa.LargeListArray)):
         offsets = column.offsets.to_numpy(zero_copy_only=False)
-        return [np.diff(offsets).astype(np.int64), column.flatten().to_numpy(zero_copy_only=False)]
+        return [np.diff(offsets).astype(np.int64), *_parts(column.flatten())]
+    if isinstance(column, pa.FixedSizeListArray):
+        return _parts(column.flatten())
     return [column.to_numpy(zero_copy_only=False)]
