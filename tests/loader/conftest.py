@@ -28,6 +28,9 @@ from loadmaster_flight.wire.errors import LoadmasterError, NotFoundError, to_pro
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, WHOLE, Pieces, StepPlan, plans_to_bytes
 
+from .media_runs import freeze_media as freeze_media
+from .media_runs import media_corpus as media_corpus
+
 
 class ChunkFactory(Protocol):
     def __call__(

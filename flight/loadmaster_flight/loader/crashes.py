@@ -143,8 +143,8 @@ def _name_of(text: bytes) -> tuple[SampleName, str] | None:
 
 
 def _append_suspects(path: Path, names: list[SampleName]) -> None:
-    with path.open("ab") as file:  # one write: lines of several processes do not mix
-        file.write("".join(json.dumps(name) + "\n" for name in names).encode())
+    with path.open("ab") as file:  # one write: lines of several processes do not mix, nor with one that is torn
+        file.write(b"\n" + "".join(json.dumps(name) + "\n" for name in names).encode())
 
 
 def _read_suspects(path: Path) -> list[SampleName]:
