@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 from loadmaster_flight.wire.http import API
 
 from .actors import ActorService, actor_routes
+from .planning.warming import Warming
 from .plans import GraphService, PlanService, PlanSupervisor, plan_routes
 from .problems import add_problem_handlers
 from .runs import JoinService, RunService, TicketOffice, run_routes
@@ -39,14 +40,17 @@ class Planner:
         self.store.runs.retire_idle()
         self.actors = ActorService(self.store, heartbeat_s=settings.heartbeat_s, lease_s=settings.lease_s)
         self.joins = JoinService(self.store)
-        self.runs = RunService(self.store, self.joins.waiting_for)
+        self.warming = Warming()
+        self.runs = RunService(self.store, self.joins.waiting_for, lambda spec: self.warming.look_at(spec.batch))
         self.tickets = TicketOffice(self.store)
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=settings.checkpoint_steps)
 
     def start(self) -> None:
-        """Start the threads: expiry of actors, plan loops."""
+        """Start the threads: expiry of actors, plan loops, and for open runs of large steps the warm-up."""
+        for run in {generation.key.run for generation in self.store.generations.current()}:
+            self.warming.look_at(self.store.runs.definition(run).spec.batch)
         self.actors.start()
         self._supervisor.start()
 

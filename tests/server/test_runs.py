@@ -6,12 +6,16 @@ import http.client
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import CreateRunRequest, RunView, StreamView
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFoundError, SpecError
+from loadmaster_server.runs.service import RunService
+from loadmaster_server.store import Store
 from support.synthetic import Cluster
 
 MakeRun = Callable[..., CreateRunRequest]
@@ -130,3 +134,12 @@ def test_request_when_wrong_then_problem_names_the_field(
     assert (answered, kind, problem["code"]) == (status, "application/problem+json", code)
     assert problem["status"] == status
     assert says in problem["detail"]
+
+
+def test_create_when_a_run_is_new_then_those_who_prepare_for_it_are_told(tmp_path: Path, make_run: MakeRun) -> None:
+    store, seen = Store(f"sqlite:///{tmp_path / 'store.db'}"), list[RunSpec]()
+    try:
+        RunService(store, lambda key: [], seen.append).create(make_run())
+    finally:
+        store.close()
+    assert [spec.run for spec in seen] == ["run"]

@@ -41,10 +41,16 @@ class RunService:
     Args:
         store: The truth.
         waiting_for: Ranks that a stream's rendezvous still waits for; empty where none is under way.
+        on_create: Called with every run that is created, before any rank can join it.
     """
 
-    def __init__(self, store: Store, waiting_for: Callable[[StreamKey], list[int]]) -> None:
-        self._store, self._waiting_for = store, waiting_for
+    def __init__(
+        self,
+        store: Store,
+        waiting_for: Callable[[StreamKey], list[int]],
+        on_create: Callable[[RunSpec], None] = lambda spec: None,
+    ) -> None:
+        self._store, self._waiting_for, self._on_create = store, waiting_for, on_create
 
     def create(self, request: CreateRunRequest) -> RunView:
         """Freeze a run; the same spec and manifests again change nothing.
@@ -61,6 +67,7 @@ class RunService:
             _check_same(self._store.runs.definition(run), definition)
             self._store.runs.activate(run)
         self._store.bulletin.post(ACTORS)
+        self._on_create(definition.spec)
         return self.view(run)
 
     def definition(self, run: str) -> CreateRunRequest:

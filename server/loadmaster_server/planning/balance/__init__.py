@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .facade import balance, balance_padded, warm_up
+from .facade import COMPILE_FROM, balance, balance_padded, warm_up
 from .result import Balanced
 
-__all__ = ["Balanced", "balance", "balance_padded", "warm_up"]
+__all__ = ["COMPILE_FROM", "Balanced", "balance", "balance_padded", "warm_up"]
