@@ -1,6 +1,7 @@
 """Images and videos of a microbatch, and what its rank encodes of them.
 
-# I = images and videos of the microbatch, U = units of these, V = units that this rank encodes, P = patches, D = patch_dim
+# I = images and videos of the microbatch, U = units of these, V = units that this rank encodes, P = patches,
+# D = numbers of a patch
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Triple = tuple[float, float, float]
 
 
 def normalise(pixels: Array, mean: Triple, std: Triple, dtype: Any = None) -> Array:
-    """(pixels / 255 - mean) / std by colour, where the pixels are: move uint8 to the device first, a quarter of float32.
+    """(pixels / 255 - mean) / std by colour, on the device where the pixels are. Move them there as uint8.
 
     Args:
         pixels: Shape (P, D), uint8: `images.pixel_values`. Others are normalised already, and cast only.
@@ -43,8 +43,8 @@ def _with_numpy(pixels: np.ndarray, mean: Triple, std: Triple, dtype: Any) -> np
         return pixels.astype(dtype)
     scale, shift = _affine(mean, std)
     colours = pixels.astype(np.float32).reshape(len(pixels), 3, -1)
-    colours *= np.float32(scale)[:, None]
-    colours -= np.float32(shift)[:, None]
+    colours *= np.array(scale, np.float32)[:, None]
+    colours -= np.array(shift, np.float32)[:, None]
     return colours.reshape(pixels.shape).astype(dtype)
 
 
