@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loadmaster_flight.loader.engine import LoaderEngine
@@ -24,9 +25,9 @@ from loadmaster_flight.transforms.patches import to_patches
 from loadmaster_flight.wire.errors import DataError
 from loadmaster_flight.wire.schemas import PIECES, MediaKind, Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, Units
-from support.media_files import grey_frames, sine, video
+from support.media_files import encoded, grey_frames, sine, video
 
-from .media_runs import AUDIO, CLIPS, IMAGE, PICTURES, colour, frozen, picture
+from .media_runs import AUDIO, CLIPS, IMAGE, PICTURES, VIDEO, colour, frozen, picture
 
 PATCH_BYTES = 3 * 2 * 14 * 14
 LIMITS = MediaLimits(max_bytes=64 << 20, max_pixels=100_000_000)
@@ -355,6 +356,38 @@ def test_memory_when_many_steps_have_pictures_stays_flat(open_media: OpenEngine,
     assert arrow[20:].max() - arrow[10:20].max() < 1 << 20
     assert resident[-10:].min() - resident[10:20].max() < 3 * size_bytes
     assert engine.stats()["decoded_bytes"] == 0
+
+
+def test_materialize_when_lanes_are_far_ahead_reads_each_block_once_more(tmp_path: Path, plan_of: Any) -> None:
+    """Four lanes, and budgets that hold a block of each: both ends of a long stretch have theirs."""
+    num_blocks, rows_of_block, lanes = 24, 20, 4
+    noise = np.random.default_rng(0).integers(0, 256, (num_blocks * rows_of_block, 112, 140, 3), np.uint8)
+    rows = [{"image": encoded(pixels_HWC, "PNG")} for pixels_HWC in noise]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "noise.parquet", row_group_size=rows_of_block)
+    source = {"uri": str(tmp_path / "noise.parquet"), "transform": {"image": "image", "eos": False}, "lanes": lanes}
+    budgets = {"shuffle_bytes": 9 << 19, "window_bytes": 9 << 20}
+    spec = RunSpec.model_validate(
+        {
+            "run": "noise",
+            "vocab_size": 400,
+            "sources": {"noise": source},
+            "batch": {"seq_len": 256, "microbatches": 4},
+            "media": {"vision": {"image_token": IMAGE, "video_token": VIDEO}},
+            "budgets": budgets,
+        }
+    )
+    with LoaderEngine(spec, [frozen(spec, "noise", tmp_path)], cache_dir=None, workers=2) as engine:
+        by_lane: list[list[dict[str, Any]]] = [[] for _ in range(lanes)]
+        for unit in range(num_blocks // lanes):
+            cursors = [[lane, unit, 0, 0] for lane in range(lanes)]
+            for row in engine.measure(0, 0, cursors, rows_of_block).to_pylist():
+                by_lane[row["lane"]].append(row)
+        for step in range(num_blocks * rows_of_block // lanes // 5):
+            taken = [row for of_lane in by_lane for row in of_lane[5 * step : 5 * step + 5]]
+            assert engine.materialize([plan_of(step, taken)]).num_rows == 5 * lanes
+        stats = engine.stats()
+    assert stats["blocks_read"] == num_blocks
+    assert num_blocks - 6 <= stats["blocks_read_again"] <= num_blocks
 
 
 def resident_bytes() -> int:

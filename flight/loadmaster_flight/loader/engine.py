@@ -67,13 +67,13 @@ class LoaderEngine:
         self._run, self._manifests, self._crashes = run, list(manifests), crashes
         self._names = [manifest.name for manifest in manifests]
         self._cache = BlockCache(cache_dir, run.budgets.cache_bytes) if cache_dir is not None else None
-        self._window, self._shelf = Window(run.budgets.window_bytes), BlockShelf(run.budgets.shuffle_bytes)
+        window_bytes, again_bytes, decoded_bytes = _shares(run)
+        self._window, self._shelf = Window(window_bytes), BlockShelf(run.budgets.shuffle_bytes)
+        self._again = BlockShelf(again_bytes)
         # No reader waits for a worker's result, and no worker for a reader's: the two pools cannot deadlock.
         self._readers = WorkerPool(2 * num_workers, "loader-read")
         self._measurer = Measurer(self._window, num_workers)
-        self._media = MediaLoader(
-            source_of=self._source, submit=self._measurer.submit, budget_bytes=run.budgets.window_bytes // 2
-        )
+        self._media = MediaLoader(source_of=self._source, submit=self._measurer.submit, budget_bytes=decoded_bytes)
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
         self._ahead: dict[tuple[int, int], Future[Walk]] = {}
@@ -143,8 +143,9 @@ class LoaderEngine:
             "window_peak_bytes": float(self._window.peak_bytes),
             "window_evictions": float(self._window.num_evictions),
             "decoded_bytes": float(self._media.decoded.size_bytes),
-            "shelf_bytes": float(self._shelf.size_bytes),
+            "shelf_bytes": float(self._shelf.size_bytes + self._again.size_bytes),
             "blocks_read": float(self._shelf.num_reads),
+            "blocks_read_again": float(self._again.num_reads),
             "sources_open": float(len(self._opened)),
         }
 
@@ -170,7 +171,9 @@ class LoaderEngine:
                 if self._is_closed:
                     raise self._closed()
                 manifest = self._manifests[ordinal]
-                self._opened[ordinal] = OpenedSource(self._run, manifest, self._shelf, self._cache, self._crashes)
+                self._opened[ordinal] = OpenedSource(
+                    self._run, manifest, self._shelf, self._cache, again=self._again, crashes=self._crashes
+                )
             return self._opened[ordinal]
 
     def _walk_all(
@@ -245,6 +248,16 @@ class LoaderEngine:
         with self._count_lock:
             for name, amount in amounts.items():
                 self._counts[name] += amount
+
+
+def _shares(run: RunSpec) -> tuple[int, int, int]:
+    """What window_bytes is divided into: measured samples, blocks read again for their media, decoded samples.
+
+    Rows with media are small once they are measured, and their files are not.
+    """
+    whole = run.budgets.window_bytes
+    has_media = run.media.vision is not None or run.media.audio is not None
+    return (whole // 4, whole // 2, whole // 4) if has_media else (whole, 0, 0)
 
 
 def _by_place(p: Pieces) -> list[tuple[Place, int, slice]]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..transforms.sample import SampleMedia, UInt8Array
-from ..wire.errors import DataError
+from ..wire.errors import DataError, UnavailableError
 from ..wire.schemas import PIECES, Verdict
 from ..wire.step_plan import StepPlan
 from .chunk import BoolArray, Chunk, ChunkMedia, Int64Array
@@ -202,9 +202,9 @@ class MediaLoader:
     def _decode(
         self, found: Mapping[int, _PieceMedia], pixels: _BinaryColumn, audio: _BinaryColumn, *, is_shared: bool
     ) -> dict[int, str]:
-        """Fill the columns: piece -> why it failed. The largest first, so that none is left over at the end."""
+        """Fill the columns: piece -> why it failed. Block by block, as pieces are, so that each is read once."""
         jobs: dict[int, Future[str | None]] = {}
-        for piece, each in sorted(found.items(), key=lambda pair: -pair[1].media.size_bytes):
+        for piece, each in found.items():
             outs = (pixels.part(piece), audio.part(piece))
             if not each.is_good:
                 for out in outs:
@@ -214,6 +214,8 @@ class MediaLoader:
             else:
                 jobs[piece] = self._submit(partial(each.fill, each.units_K, *outs))
         wait(jobs.values())  # all of them: nobody may write to a buffer that is let go
+        if any(job.cancelled() for job in jobs.values()):
+            raise UnavailableError("the loader is stopping")
         reasons = {piece: job.result() for piece, job in jobs.items()}
         failed = {piece: reason for piece, reason in reasons.items() if reason is not None}
         return failed | {piece: CHANGED for piece, each in found.items() if not each.is_good}

@@ -31,6 +31,8 @@ class OpenedSource:
         manifest: The frozen source.
         shelf: Keeps blocks for all sources of the run.
         cache: Local copies of blocks that are slow to reach.
+        again: Keeps blocks that are read once more for their media; None: `shelf` does. Lanes run far ahead of what is
+            decoded, so both ends of that stretch need their blocks at once.
         crashes: Notes which media are open; None: nobody does.
 
     Raises:
@@ -43,6 +45,8 @@ class OpenedSource:
         manifest: SourceManifest,
         shelf: BlockShelf,
         cache: BlockCache | None,
+        *,
+        again: BlockShelf | None = None,
         crashes: CrashRecord | None = None,
     ) -> None:
         spec = run.sources[manifest.name]
@@ -54,7 +58,7 @@ class OpenedSource:
                 f"source {manifest.name!r}: transform or tokenizer changed since the run was created: fingerprint must "
                 f"be {manifest.fingerprint[:16]}, got {self.transform.fingerprint[:16]}"
             )
-        self._seed, self._shelf = run.seed, shelf
+        self._seed, self._shelf, self._again = run.seed, shelf, again or shelf
         shelf.reserve(manifest.ordinal, manifest.lanes)
         self._reader = SourceReader(manifest, spec, cache=cache)
         num_media = sum(source.transform.has_media for source in run.sources.values())
@@ -119,7 +123,10 @@ class OpenedSource:
         audio: UInt8Array,
     ) -> str | None:
         """Decode media of a row; see `Transform.fill`."""
-        shelved = self._shelved(shard, block, is_passed=True)
+        key = self._key(shard, block)
+        shelved = self._shelf.peek(key)
+        if shelved is None:
+            shelved = self._again.get(key, lambda: self._reader.read_block(shard, block), is_passed=True)
         return self.transform.fill(shelved.data, row, media, units_K, pixels, audio, self._access(shard, block))
 
     @property

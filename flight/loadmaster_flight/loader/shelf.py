@@ -99,6 +99,11 @@ class BlockShelf:
         with self._lock:
             return self._sizes.get(key)
 
+    def peek(self, key: ShelfKey) -> ShelvedBlock | None:
+        """The block, where it is here."""
+        with self._lock:
+            return self._blocks.get(key)
+
     def get(self, key: ShelfKey, read: Callable[[], Block], *, is_passed: bool = False) -> ShelvedBlock:
         """The block, read by `read` where it is not here; what `read` raises goes to everybody who waits for it.
 
