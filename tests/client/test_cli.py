@@ -84,6 +84,7 @@ def test_status_when_asked_then_streams_and_shares_are_shown(planner: FakePlanne
     assert "planned 6 (the end)" in text
     assert "waiting for ranks 0" in text
     assert "75.00% (target now  50.00%)" in text
+    assert "1,200 bad, the last: no JPEG" in text
 
 
 def test_status_when_asked_then_processes_are_shown_with_what_they_did(planner: FakePlanner, capsys: Capture) -> None:
@@ -116,6 +117,7 @@ def test_status_when_json_then_it_is_one_list(planner: FakePlanner, capsys: Capt
     told = json.loads(capsys.readouterr().out)
     assert told["runs"][0]["run"] == "demo"
     assert told["runs"][0]["streams"][0]["source_tokens"] == [300, 100]
+    assert told["runs"][0]["streams"][0]["left_out"][0]["count"] == 1200
     assert told["actors"][0]["stats"] == {"steps_built": 1234, "built_bytes": 3 << 19}
 
 

@@ -93,6 +93,28 @@ def test_verdicts_when_read_back_then_by_stream_and_step(store: Store, key: Gene
     assert store.verdicts.masked(TRAIN, 5, 7) == {}
 
 
+def test_left_out_when_counted_then_by_source_and_verdict_with_the_last_reason(
+    store: Store, key: GenerationKey
+) -> None:
+    of_train = replace(BAD_ROW, stream="train")
+    masked = replace(of_train, kind=VerdictKind.MASKED, step=4, reason="cut")
+    other_source = replace(of_train, source=1, verdict=1, reason="empty")
+    rows = [
+        of_train,
+        replace(of_train, row=7, reason="no JPEG"),
+        masked,
+        other_source,
+        replace(BAD_ROW, stream="other"),
+    ]
+    store.plans.journal("run", rows)
+    found = [(v.source, v.kind, v.verdict, v.reason, count) for v, count in store.verdicts.left_out(TRAIN)]
+    assert found == [
+        (0, VerdictKind.MASKED, 2, "cut", 1),
+        (0, VerdictKind.MEASURED, 2, "no JPEG", 2),
+        (1, VerdictKind.MEASURED, 1, "empty", 1),
+    ]
+
+
 def test_lineage_summary_when_step_is_the_parents_then_from_its_log(
     store: Store, key: GenerationKey, make_plan: MakePlan, make_new: Callable[..., NewGeneration]
 ) -> None:

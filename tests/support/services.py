@@ -20,6 +20,7 @@ from loadmaster_flight.wire.control import (
     CreateRunRequest,
     HeartbeatReply,
     JoinReply,
+    LeftOutView,
     LoaderRoute,
     RegisterReply,
     Role,
@@ -211,6 +212,8 @@ class FakePlanner:
                 return CreateRunRequest(spec=self.spec(), manifests=[])
             case ["GET", "runs", _, "streams", _]:
                 return self.stream_view()
+            case ["GET", "runs", _, "streams", _, "left-out"]:
+                return [to_json(LeftOutView(source=SOURCES[0], verdict="bad", count=1200, last_reason="no JPEG"))]
             case ["POST", "runs", run, "streams", _, "join"]:
                 return self._join(run, body)
             case ["POST", "runs", _, "streams", _, "tickets"]:

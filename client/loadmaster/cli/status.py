@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from loadmaster_flight.wire.control import ActorView, RunView, StreamView, to_json
+from loadmaster_flight.wire.control import ActorView, LeftOutView, RunView, StreamView, from_json, to_json
 from loadmaster_flight.wire.http import PlannerClient, retrying
 
 from ..joining import list_runs
@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     planner = PlannerClient(args.url, timeout_s=args.timeout_s)
     try:
         runs = retrying(lambda: list_runs(planner), deadline_s=args.timeout_s)
-        found = [(run, [_stream(planner, run, name) for name in run.streams]) for run in runs]
+        found = [(run, [_read(planner, run, name) for name in run.streams]) for run in runs]
         actors = list_actors(planner)
     finally:
         planner.close()
@@ -33,22 +33,28 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _stream(planner: PlannerClient, run: RunView, name: str) -> StreamView:
-    return planner.get(f"/runs/{run.run}/streams/{name}", StreamView)
+Stream = tuple[StreamView, list[LeftOutView]]
 
 
-def _tree(run: RunView, streams: list[StreamView]) -> dict[str, Any]:
-    return {**to_json(run), "streams": [to_json(stream) for stream in streams]}
+def _read(planner: PlannerClient, run: RunView, name: str) -> Stream:
+    path = f"/runs/{run.run}/streams/{name}"
+    left_out = json.loads(planner.request("GET", f"{path}/left-out"))
+    return planner.get(path, StreamView), [from_json(LeftOutView, view) for view in left_out]
 
 
-def _lines(run: RunView, streams: list[StreamView]) -> list[str]:
+def _tree(run: RunView, streams: list[Stream]) -> dict[str, Any]:
+    trees = [{**to_json(view), "left_out": [to_json(one) for one in left_out]} for view, left_out in streams]
+    return {**to_json(run), "streams": trees}
+
+
+def _lines(run: RunView, streams: list[Stream]) -> list[str]:
     lines = [f"{run.run}  {run.state}" + (f": {run.reason}" if run.reason else "") + f"  revision {run.revision}"]
-    for stream in streams:
-        lines += _stream_lines(stream)
+    for stream, left_out in streams:
+        lines += _stream_lines(stream, left_out)
     return lines
 
 
-def _stream_lines(s: StreamView) -> list[str]:
+def _stream_lines(s: StreamView, left_out: list[LeftOutView]) -> list[str]:
     planned = f"{s.planned}{' (the end)' if s.is_planned_to_end else ''}"
     lines = [f"  {s.stream}  {s.state}" + (f": {s.reason}" if s.reason else "")]
     if s.generation >= 0:
@@ -62,6 +68,8 @@ def _stream_lines(s: StreamView) -> list[str]:
         if tokens or weight:
             share = f"{tokens / total:7.2%} (target now {weight / shares:7.2%})"
             lines.append(f"    {name:<24} {tokens:>14,} tokens  {share}")
+        of_source = [view for view in left_out if view.source == name]
+        lines += [f"      {view.count:,} {view.verdict}, the last: {view.last_reason}" for view in of_source]
     return lines
 
 

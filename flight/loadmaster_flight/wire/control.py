@@ -169,6 +169,17 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutView:
+    """Samples of one source that a stream does not train on, by verdict: bad or skipped (others took their place), or
+    masked (served without loss, because only decoding showed that they are broken)."""
+
+    source: str
+    verdict: str
+    count: int
+    last_reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
     """Where a stream is. Steps are exclusive bounds: planned, bound and acknowledged up to but not including."""
 

@@ -8,6 +8,7 @@ from loadmaster_flight.wire.control import (
     CreateRunRequest,
     JoinReply,
     JoinRequest,
+    LeftOutView,
     RunView,
     SourceView,
     StreamView,
@@ -73,6 +74,11 @@ def _add_streams(router: APIRouter, runs: RunService, joins: JoinService, ticket
     def read_stream(run: str, stream: str) -> StreamView:
         """Where a stream is, and whom it waits for."""
         return runs.stream_view(StreamKey(run=run, stream=stream))
+
+    @router.get("/runs/{run}/streams/{stream}/left-out")
+    def read_left_out(run: str, stream: str) -> list[LeftOutView]:
+        """Samples that the stream does not train on, counted, with the last reason of each verdict."""
+        return runs.left_out(StreamKey(run=run, stream=stream))
 
     @router.post("/runs/{run}/streams/{stream}/join")
     def join(run: str, stream: str, request: JoinRequest) -> JoinReply:

@@ -8,7 +8,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
-from loadmaster_flight.wire.control import CreateRunRequest, RunView, SourceView, StreamView, VerdictReport
+from loadmaster_flight.wire.control import (
+    CreateRunRequest,
+    LeftOutView,
+    RunView,
+    SourceView,
+    StreamView,
+    VerdictReport,
+)
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFoundError, SpecError
 from loadmaster_flight.wire.schemas import Verdict
 
@@ -122,6 +129,12 @@ class RunService:
             source_weights=weights,
         )
 
+    def left_out(self, key: StreamKey) -> list[LeftOutView]:
+        """What a stream does not train on, and why, by source and verdict."""
+        names = self._store.runs.definition(key.run).spec.source_names
+        found = self._store.verdicts.left_out(key)
+        return [_left_out_view(names[verdict.source], verdict, count) for verdict, count in found]
+
     def report_verdict(self, run: str, report: VerdictReport) -> None:
         """Journal that a planned sample is served masked.
 
@@ -205,6 +218,12 @@ def _source_view(manifest: SourceManifest, counts: SourceCounts) -> SourceView:
         epoch_samples=counts.epoch_samples,
         epoch_tokens=counts.epoch_tokens,
     )
+
+
+def _left_out_view(source: str, last: VerdictRecord, count: int) -> LeftOutView:
+    is_masked = last.kind is VerdictKind.MASKED
+    verdict = VerdictKind.MASKED.value if is_masked else Verdict(last.verdict).name.lower()
+    return LeftOutView(source=source, verdict=verdict, count=count, last_reason=last.reason)
 
 
 def _masked(report: VerdictReport) -> VerdictRecord:

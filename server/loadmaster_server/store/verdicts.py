@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 
 from .database import Database
 from .models import VerdictRow
@@ -25,6 +25,16 @@ class VerdictRepository:
         where = _of(key, VerdictKind.MEASURED)
         with self._database.reading() as session:
             return [_record(row) for row in session.scalars(select(VerdictRow).where(*where))]
+
+    def left_out(self, key: StreamKey) -> list[tuple[VerdictRecord, int]]:
+        """For each kind, source and verdict of a stream the last entry and how many there are."""
+        groups = (VerdictRow.source, VerdictRow.kind, VerdictRow.verdict)
+        where = (VerdictRow.run == key.run, VerdictRow.stream == key.stream)
+        totals = select(func.max(VerdictRow.number).label("last"), func.count().label("count")).where(*where)
+        grouped = totals.group_by(*groups).subquery()
+        rows = select(VerdictRow, grouped.c.count).join(grouped, VerdictRow.number == grouped.c.last).order_by(*groups)
+        with self._database.reading() as session:
+            return [(_record(row), int(count)) for row, count in session.execute(rows)]
 
     def masked(self, key: StreamKey, first: int, last: int) -> dict[int, tuple[Masked, ...]]:
         """Step -> the samples that are served in it without loss, of the steps in [first, last) that have any."""
