@@ -378,13 +378,16 @@ def test_materialize_when_lanes_are_far_ahead_reads_each_block_once_more(tmp_pat
     )
     with LoaderEngine(spec, [frozen(spec, "noise", tmp_path)], cache_dir=None, workers=2) as engine:
         by_lane: list[list[dict[str, Any]]] = [[] for _ in range(lanes)]
-        for unit in range(num_blocks // lanes):
-            cursors = [[lane, unit, 0, 0] for lane in range(lanes)]
-            for row in engine.measure(0, 0, cursors, rows_of_block).to_pylist():
-                by_lane[row["lane"]].append(row)
-        for step in range(num_blocks * rows_of_block // lanes // 5):
-            taken = [row for of_lane in by_lane for row in of_lane[5 * step : 5 * step + 5]]
-            assert engine.materialize([plan_of(step, taken)]).num_rows == 5 * lanes
+        num_steps, ahead = num_blocks * rows_of_block // lanes // 5, 10
+        for step in range(num_steps + ahead):
+            if step < num_steps:
+                unit, pos = divmod(5 * step, rows_of_block)
+                cursors = [[lane, unit, 0, pos] for lane in range(lanes)]
+                for row in engine.measure(0, 0, cursors, 5).to_pylist():
+                    by_lane[row["lane"]].append(row)
+            if step >= ahead:
+                taken = [row for of_lane in by_lane for row in of_lane[5 * (step - ahead) :][:5]]
+                assert engine.materialize([plan_of(step, taken)]).num_rows == 5 * lanes
         stats = engine.stats()
     assert stats["blocks_read"] == num_blocks
     assert num_blocks - 6 <= stats["blocks_read_again"] <= num_blocks
