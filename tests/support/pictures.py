@@ -86,7 +86,15 @@ def spec_of(*, seq_len: int, num_bins: int, mesh: dict[str, Any] | None = None, 
     )
 
 
-def plan_of(docs: Sequence[Doc], spec: RunSpec, *, dp: int, ranks: Sequence[int] | None = None) -> StepPlan:
+def plan_of(
+    docs: Sequence[Doc],
+    spec: RunSpec,
+    *,
+    dp: int,
+    ranks: Sequence[int] | None = None,
+    step: int = 0,
+    is_final: bool = False,
+) -> StepPlan:
     """The step of some documents. `ranks` encode their units, dealt in turn in the order of the plan; None: inline."""
     zeros = np.zeros(len(docs), np.int64)
     pieces = Pieces(
@@ -109,7 +117,8 @@ def plan_of(docs: Sequence[Doc], spec: RunSpec, *, dp: int, ranks: Sequence[int]
         units = Units(piece_U=np.repeat(np.arange(len(order)), counts), rank_U=rank_U)
     sizes = [len(d.tokens(spec.media.vision.grid_merge)) for d in docs]
     return StepPlan(
-        step=0,
+        step=step,
+        is_final=is_final,
         num_bins=spec.batch.num_bins_at(0),
         seq_len=spec.batch.capacity_at(0),
         dp=dp,

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import (
     ActorView,
     Assignment,
@@ -34,6 +35,8 @@ from loadmaster_flight.wire.flight import FlightService
 from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import Pieces, StepPlan, plans_to_bytes
 from loadmaster_flight.wire.tickets import MaterializeTicket, RankTicket, sign, verify_as
+
+from .pictures import HOP, VISION, Doc, plan_of, sent
 
 KEY = b"k" * 32
 RUN = "demo"
@@ -103,8 +106,25 @@ class FakeLoader(FlightService):
             raise self.faults.pop(0)
         plans = [self.planner.plan(step) for step in range(request.first_step, request.last_step)]
         assert [plan.digest for plan in plans] == request.digests
+        if self.planner.pictures is not None:
+            return fl.RecordBatchStream(self._with_pictures(plans, request))
         slices = [plan.of_ranks(set(request.dp_ranks)).of_partitions(request.partitions) for plan in plans]
         return fl.RecordBatchStream(pa.Table.from_batches([_pieces(plan) for plan in slices], schema=PIECES))
+
+    def _with_pictures(self, plans: list[StepPlan], request: MaterializeTicket) -> pa.Table:
+        assert self.planner.pictures is not None
+        spec, asked = RunSpec.model_validate(self.planner.spec()), (request.dp_ranks, request.encoder_ranks)
+        tables = [
+            sent(
+                plan.of_partitions(request.partitions),
+                self.planner.pictures(plan.step),
+                spec,
+                dp_ranks=asked[0],
+                encoder_ranks=asked[1],
+            )
+            for plan in plans
+        ]
+        return pa.concat_tables(tables)
 
 
 def _pieces(plan: StepPlan) -> pa.RecordBatch:
@@ -129,7 +149,8 @@ class FakePlanner:
     """One run of `num_steps` steps (None: endless) on `world_size` ranks, each a dp rank.
 
     `absent` ranks never join; `seq_len_at` may ramp C; every constructor that registers is assigned all ranks, the
-    newest one gets the tickets. `close` it.
+    newest one gets the tickets. `pictures` make the documents of a step, whose images `encoders` encode (None: they
+    stay with the documents). `close` it.
     """
 
     def __init__(self, *, num_steps: int | None = None, world_size: int = 1, num_bins: int = 2) -> None:
@@ -146,6 +167,8 @@ class FakePlanner:
         self.budgets: dict[str, int] = {}
         self.mesh: dict[str, int] = {"pp": 1, "dp": world_size, "cp": 1, "tp": 1}
         self.tp_mode = "read"
+        self.pictures: Callable[[int], list[Doc]] | None = None
+        self.encoders: list[int] | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._server.block_on_close = False
@@ -159,6 +182,15 @@ class FakePlanner:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def plan(self, step: int) -> StepPlan:
+        if self.pictures is not None:
+            return plan_of(
+                self.pictures(step),
+                RunSpec.model_validate(self.spec()),
+                dp=self.mesh["dp"],
+                ranks=self.encoders,
+                step=step,
+                is_final=step + 1 == self.num_steps,
+            )
         return plan_at(
             step,
             seq_len=self.seq_len_at(step),
@@ -231,6 +263,7 @@ class FakePlanner:
             "batch": {"seq_len": self.seq_len_at(0), "microbatches": self.num_bins, "align": 4},
             "budgets": self.budgets,
             "mesh": {"tp_mode": self.tp_mode},
+            "media": {} if self.pictures is None else {"vision": VISION, "audio": {"hop": HOP}},
         }
 
     def run_view(self) -> RunView:
@@ -340,7 +373,8 @@ class FakePlanner:
             raise self.plan_fault
         first, last = int(query["first"]), min(int(query["last"]), self.planned)
         ranks = {int(rank) for rank in query["dp_ranks"].split(",")}
-        return plans_to_bytes([self.plan(step).of_ranks(ranks) for step in range(first, last)])
+        encoders = {int(rank) for rank in query.get("encoder_ranks", "").split(",") if rank}
+        return plans_to_bytes([self.plan(step).of_ranks(ranks, encoders) for step in range(first, last)])
 
 
 def _handler(planner: FakePlanner) -> type[BaseHTTPRequestHandler]:
