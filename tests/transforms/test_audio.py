@@ -49,6 +49,13 @@ def test_decode_audio_of_wav_at_its_own_rate_is_exact() -> None:
     assert (decode_audio(files.wav(samples, 16_000), 16_000, LIMITS) == samples).all()
 
 
+def test_decode_audio_of_a_long_clip_stops_at_the_samples_that_are_wanted() -> None:
+    data = files.wav(files.sine(80_000, 8_000), 8_000)
+    whole, longest = decode_audio(data, 16_000, LIMITS), 10_001
+    assert (decode_audio(data, 16_000, LIMITS, longest) == whole[:longest]).all()
+    assert len(decode_audio(data, 16_000, LIMITS, 10 * longest + 200_000)) == 160_000
+
+
 def test_decode_audio_of_stereo_is_the_mean_of_its_channels() -> None:
     left, right = files.sine(16_000, 16_000, level=8000), files.sine(16_000, 16_000, hertz=1000, level=6000)
     served = decode_audio(files.wav(np.stack([left, right], axis=1), 16_000), 16_000, LIMITS)

@@ -66,13 +66,14 @@ def probe_audio(data: bytes, limits: MediaLimits) -> AudioInfo:
     return info
 
 
-def decode_audio(data: bytes, rate: int, limits: MediaLimits) -> Int16Array:
+def decode_audio(data: bytes, rate: int, limits: MediaLimits, max_samples: int | None = None) -> Int16Array:
     """Decode a clip to one channel at a rate.
 
     Args:
         data: A file that `probe_audio` takes.
         rate: Samples a second of the result.
         limits: Checked before anything is decoded.
+        max_samples: Decode no more of a longer clip than these first samples of the result; None: all of it.
 
     Returns:
         int16 [N], the mean of the channels, resampled; N is what the probe's `num_samples_at(rate)` says: codecs that
@@ -83,13 +84,16 @@ def decode_audio(data: bytes, rate: int, limits: MediaLimits) -> Int16Array:
     """
     info, packets, context = _demux(data, limits)
     limits.check_samples(info.num_samples_at(rate))
-    mono_N = np.zeros(info.num_samples_at(rate), np.int16)
+    num_samples = info.num_samples_at(rate)
+    mono_N = np.zeros(num_samples if max_samples is None else min(num_samples, max_samples), np.int16)
     at = 0
     try:
         for frame in _resampled(_frames(packets, context), rate):
             part = np.frombuffer(memoryview(frame.planes[0]), np.int16)[: frame.samples][: len(mono_N) - at]
             mono_N[at : at + len(part)] = part
             at += len(part)
+            if at == max_samples:
+                break
     except (av.FFmpegError, ValueError) as error:  # PyAV says ValueError where frames change their layout
         raise ContentError("damaged audio") from error
     return mono_N

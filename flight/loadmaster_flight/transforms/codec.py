@@ -101,8 +101,9 @@ class MediaCodec:
     def fill_audio(self, data: bytes, grid: Grid, out: UInt8Array) -> None:
         """See `Codec`."""
         audio, wanted = self.audio, out.view("<i2")
-        samples_A = self._decoders().decode_audio(data, audio.rate, self._limits)
-        num = min(len(samples_A), round(audio.max_s * audio.rate), len(wanted))
+        longest = round(audio.max_s * audio.rate)
+        samples_A = self._decoders().decode_audio(data, audio.rate, self._limits, longest)
+        num = min(len(samples_A), longest, len(wanted))
         wanted[:num] = samples_A[:num]
         wanted[num:] = 0
 

@@ -25,7 +25,7 @@ class Decoders:
     probe_video: Callable[[bytes, MediaLimits], Any]
     decode_video: Callable[[bytes, npt.NDArray[np.float64], Size | None, MediaLimits], npt.NDArray[np.uint8]]
     probe_audio: Callable[[bytes, MediaLimits], Any]
-    decode_audio: Callable[[bytes, int, MediaLimits], npt.NDArray[np.int16]]
+    decode_audio: Callable[[bytes, int, MediaLimits, int | None], npt.NDArray[np.int16]]
 
 
 _chosen: list[Decoders] = []
