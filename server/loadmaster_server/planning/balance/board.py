@@ -26,7 +26,7 @@ class Bins(NamedTuple):
         slow_D: Time that a rank takes for a unit of cost.
         key_D: Time of each rank: of its bins, and `extra` times what its costliest bin is above the mean.
         limits: Caps.
-        offers_left: Shape (1,): exchanges that repair may still look at, so that its work is linear in the pieces.
+        offers_left: Shape (1,): exchanges that repair may still look at, so that its work is bounded.
     """
 
     bins_DM: Int64Array
@@ -163,8 +163,9 @@ def move_piece(pieces: Pieces, bins: Bins, i: int, to: int) -> None:
 def put_piece(pieces: Pieces, bins: Bins, i: int, to: int) -> None:
     """Put a piece that is in no bin into one, by its size."""
     before, after = -1, pieces.first_B[to]
-    while after >= 0 and comes_before(pieces, after, i):
-        before, after = after, pieces.next_N[after]
+    size_N, next_N, size = pieces.size_N, pieces.next_N, pieces.size_N[i]
+    while after >= 0 and (size_N[after] > size or (size_N[after] == size and after < i)):
+        before, after = after, next_N[after]
     pieces.prev_N[i], pieces.next_N[i] = before, after
     if before >= 0:
         pieces.next_N[before] = i
@@ -191,9 +192,3 @@ def unlink(pieces: Pieces, bins: Bins, i: int) -> None:
     pieces.used_B[b] -= pieces.size_N[i]
     pieces.docs_B[b] -= 1
     bins.cost_B[b] -= pieces.cost_N[i]
-
-
-@compiled
-def comes_before(pieces: Pieces, a: int, b: int) -> bool:
-    """Order of a list: by size, the largest first, then by index."""
-    return bool(pieces.size_N[a] > pieces.size_N[b] or (pieces.size_N[a] == pieces.size_N[b] and a < b))

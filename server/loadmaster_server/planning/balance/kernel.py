@@ -27,7 +27,7 @@ METHODS = ("lpt", "packed", "repaired")
 LEAST_SLACK = 0.01
 RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
 BIN_GOAL_OVER_BOUND = 1.01
-OFFERS_PER_PIECE = 16
+OFFERS_PER_PIECE, MOST_OFFERS = 16, 1 << 19
 EVEN_BINS = 0.01
 
 
@@ -117,6 +117,9 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
     if lpt.method == LPT and lpt.miss == 0:
         return lpt
     is_placed, lpt_miss = lpt.method == LPT, lpt.miss
+    is_ahead = lpt_miss < 1.0 and lpt.bins.cost_B.max() <= packed.bins.cost_B.max()
+    if is_placed and is_ahead and lpt.bins.key_D.max() <= goal.rank:
+        return lpt  # a bin is above the goal, but repair had its turn and packed bins would start from a worse one
     pieces = pieces_of(step.size_N, step.cost_N, packed.bin_N, len(packed.bins.cost_B))
     packed = repaired(step, Placement(packed.bin_N, packed.bins, REPAIRED, np.inf), pieces, goal)
     return lpt if is_placed and lpt_miss <= packed.miss else packed
@@ -179,7 +182,7 @@ def judged(step: Step, placement: Placement, goal: Goal) -> Placement:
 def repaired(step: Step, placement: Placement, pieces: Pieces, goal: Goal) -> Placement:
     """No slot empty, ranks even, then the costliest bins; changes the placement."""
     bins = placement.bins
-    bins.offers_left[0] = OFFERS_PER_PIECE * len(pieces.bin_N)
+    bins.offers_left[0] = min(OFFERS_PER_PIECE * len(pieces.bin_N), MOST_OFFERS)
     if len(pieces.bin_N) >= len(pieces.docs_B) and pieces.docs_B.min() == 0:
         fill_empty(bins, pieces)
     level_by_pieces(bins, pieces, goal.rank)

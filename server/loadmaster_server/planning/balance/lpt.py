@@ -48,7 +48,7 @@ def place_by_cost(
 
     A rank with no room for a piece leaves the heap and waits, in a list of the ranks whose roomiest bin has as much
     room, for smaller ones. All in one function: numba counts references to the arrays at every call, which would take
-    longer than the rest.
+    longer than the rest. Pieces are put in order first: looked up one at a time, a million of them take twice as long.
 
     Args:
         order_N: The costliest piece first.
@@ -61,11 +61,11 @@ def place_by_cost(
     cost_B, cost_D, top_D = np.zeros(num_ranks * per_rank), np.zeros(num_ranks), np.zeros(num_ranks)
     heap, entry_D = np.arange(num_ranks), np.arange(num_ranks)
     first_C, next_D = np.full(capacity + 1, -1, np.int64), np.empty(num_ranks, np.int64)
-    bin_N, rate, quantum = np.empty(len(size_N), np.int64), 0.0, quantum_of(cost_left / room_left)
+    rate, quantum = 0.0, quantum_of(cost_left / room_left)
+    sizes, costs, found_N = size_N[order_N], cost_N[order_N], np.empty(len(order_N), np.int64)
     num, called, num_left, most_left = num_ranks, 0, 0, int(MOST_LEFT * len(size_N))
     for at in range(len(order_N)):
-        i = order_N[at]
-        size, cost, found = size_N[i], cost_N[i], -1
+        size, cost, found = sizes[at], costs[at], -1
         if at == 0 or cost_left < rate * room_left:
             new = math.floor(cost_left / room_left / quantum) * quantum
             forecast = Forecast(room_B, cost_B, cost_D, top_D, entry_D)
@@ -81,19 +81,19 @@ def place_by_cost(
                 num += 1
                 rank = next_D[rank]
         while num > 0:
-            rank, roomiest, least = heap[0] & mask, 0, np.inf
+            rank, least = heap[0] & mask, np.inf
             for b in range(rank * per_rank, (rank + 1) * per_rank):
-                roomiest = max(roomiest, room_B[b])
                 if room_B[b] >= size and cost_B[b] < least:
                     found, least = b, cost_B[b]
             if found >= 0:
                 break
+            roomiest = room_B[rank * per_rank : (rank + 1) * per_rank].max()
             next_D[rank], first_C[roomiest] = first_C[roomiest], rank
             called = max(called, roomiest + 1)
             num -= 1
             heap[0] = heap[num]
             sift_down(heap, num, 0)
-        bin_N[i] = found
+        found_N[at] = found
         cost_left -= cost
         if found < 0:
             num_left += 1
@@ -112,6 +112,8 @@ def place_by_cost(
         entry_D[rank] = (int(time * scale) << RANK_BITS) | rank
         heap[0] = entry_D[rank]
         sift_down(heap, num, 0)
+    bin_N = np.empty(len(order_N), np.int64)
+    bin_N[order_N] = found_N
     return bin_N
 
 
