@@ -1,4 +1,4 @@
-"""Train a small GPT with batches from Loadmaster. Copy it and change the model.
+"""Train a small GPT, on text and pictures, with batches from Loadmaster. Copy it and change the model.
 
 One process per rank. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are read as torchrun sets them:
 
@@ -6,10 +6,11 @@ One process per rank. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are read as 
 
 Four lines tie the loop to the loader: `connect`, the two `for`s, and `state_dict` in the checkpoint. What makes it
 correct is in `train_step`: documents do not see each other (`cu_seqlens`), and the loss is divided by the valid tokens
-of the whole step on all ranks, not averaged per microbatch.
+of the whole step on all ranks, not averaged per microbatch. Pictures are normalised on the device, and their embeddings
+take the places of their placeholders in `GPT.embed`.
 """
 
-# B = microbatches of a rank, T = tokens of a microbatch, E = embedding, H = heads, D = documents
+# T = tokens of a microbatch, E = embedding, H = heads, D = documents, K = tokens of pictures
 
 from __future__ import annotations
 
@@ -28,16 +29,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import loadmaster
+from loadmaster import encoder, vision
 
 IGNORE_INDEX = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPTConfig:
-    """Size of the model. `max_len` is the longest piece, the run's seq_len."""
+    """Size of the model. `max_len` is the longest piece, the run's seq_len; `image_dim` the numbers of a picture's
+    token, patch_dim * merge^2 of the run's media.vision (0: no pictures)."""
 
     vocab_size: int = 4096
     max_len: int = 1024
+    image_dim: int = 1536
     dim: int = 96
     num_layers: int = 3
     num_heads: int = 4
@@ -79,20 +83,37 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A decoder over one packed microbatch; positions restart in each document, embeddings are tied."""
+    """A decoder over one packed microbatch; positions restart in each document, embeddings are tied.
+
+    Pictures go through one linear layer: a real model has a vision encoder there.
+    """
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocab_size, config.dim)
         self.positions = nn.Embedding(config.max_len, config.dim)
+        self.images = nn.Linear(config.image_dim, config.dim) if config.image_dim else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.dim)
         for embedding in (self.tokens, self.positions):
             nn.init.normal_(embedding.weight, std=0.02)
 
-    def forward(self, tokens_T: Tensor, positions_T: Tensor, lengths_D: list[int]) -> Tensor:
+    def embed(self, microbatch: Any) -> Tensor:
+        """Embeddings of the tokens, those of pictures at their placeholders, shape (T, E).
+
+        A microbatch without pictures has a dummy, whose embeddings go nowhere: all ranks run the same layers.
+        """
+        x_TE, images = self.tokens(microbatch.tokens), microbatch.images
+        if images is None or self.images is None:
+            return x_TE
+        pixels = vision.normalise(images.pixel_values.to(x_TE.device), images.mean, images.std)
+        pictures_KE = self.images(pixels.reshape(-1, self.images.in_features))  # merged patches lie side by side
+        return encoder.merge(x_TE, pictures_KE, microbatch)
+
+    def forward(self, microbatch: Any) -> Tensor:
         """Logits of the next token, shape (T, vocab_size)."""
-        x_TE = self.tokens(tokens_T) + self.positions(positions_T)
+        lengths_D = microbatch.cu_seqlens.diff().tolist()
+        x_TE = self.embed(microbatch) + self.positions(microbatch.position_ids)
         for block in self.blocks:
             x_TE = block(x_TE, lengths_D)
         return F.linear(self.norm(x_TE), self.tokens.weight)
@@ -100,8 +121,7 @@ class GPT(nn.Module):
 
 def loss_sum(model: GPT, microbatch: Any) -> Tensor:
     """Summed loss of one microbatch; labels are shifted already, -100 where there is no loss."""
-    lengths_D = microbatch.cu_seqlens.diff().tolist()
-    logits = model(microbatch.tokens, microbatch.position_ids, lengths_D)
+    logits = model(microbatch)
     return F.cross_entropy(logits, microbatch.labels, reduction="sum", ignore_index=IGNORE_INDEX)
 
 
@@ -187,7 +207,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.manual_seed(0)
     if "MASTER_ADDR" in os.environ:
         dist.init_process_group("gloo")
-    model = GPT(GPTConfig(vocab_size=options.vocab_size, max_len=options.max_len))
+    sizes = {name: getattr(options, name) for name in ("vocab_size", "max_len", "image_dim")}
+    model = GPT(GPTConfig(**sizes))
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95))
     resume = restore(options.checkpoint, model, optimizer) if options.resume else None
     say(f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M parameters")
@@ -220,6 +241,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--evaluate", metavar="STREAM", help="evaluation stream to run at the end")
     parser.add_argument("--vocab-size", type=int, default=4096)
     parser.add_argument("--max-len", type=int, default=1024, help="the run's seq_len")
+    parser.add_argument("--image-dim", type=int, default=1536, help="numbers of a picture's token; 0: no pictures")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--threads", type=int, default=1, help="torch threads of this rank")
     parser.add_argument("--log-every", type=int, default=5)
