@@ -150,6 +150,8 @@ def test_plans_when_sliced_then_parts_make_the_whole(start: Callable[..., Cluste
         ({"first": 0, "last": 1, "wait_s": -1}, "wait_s must be at least 0"),
         ({"first": 0, "last": 1, "wait_s": "nan"}, "wait_s"),
         ({"first": 0, "last": 1, "dp_ranks": "0,x"}, "dp_ranks must hold whole numbers"),
+        ({"first": 0, "last": 1, "dp_ranks": "0", "encoder_ranks": "-1"}, "encoder_ranks must hold whole numbers"),
+        ({"first": 0, "last": 1, "encoder_ranks": "0"}, "encoder_ranks must come with dp_ranks"),
         ({"first": 0, "last": 1, "partitions": "0:1"}, "partitions must be source:k:P"),
         ({"first": 0, "last": 1, "partitions": "0:2:2"}, "partitions must be source:k:P with k < P"),
     ],

@@ -4,7 +4,8 @@
 """
 
 from .for_megatron import megatron
+from .for_qwen2_vl import qwen2_vl
 from .for_torchtitan import torchtitan
 from .for_transformers import transformers
 
-__all__ = ["megatron", "torchtitan", "transformers"]
+__all__ = ["megatron", "qwen2_vl", "torchtitan", "transformers"]
