@@ -17,8 +17,13 @@ import yaml
 
 import loadmaster
 from loadmaster import adapters
+from loadmaster.batch import to_batch
+from loadmaster.tensors import Framework
+from loadmaster_flight.constructor.modalities import run_schema
+from loadmaster_flight.constructor.slices import build_ranks, slot_at
 from loadmaster_flight.spec import MeshSpec
-from loadmaster_flight.wire.schemas import batch_schema
+from loadmaster_flight.wire.schemas import MediaKind, batch_schema
+from support.pictures import Doc, plan_of, sent, spec_of
 
 TEXT = (Path(__file__).parents[2] / "docs/batch.md").read_text("utf-8")
 SNIPPETS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
@@ -77,7 +82,7 @@ class Uniform(torch.nn.Module):
 def test_snippets_when_run_in_order_then_they_do_what_the_text_says(
     folder: Path, tp_group: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(SNIPPETS) == 6
+    assert len(SNIPPETS) == 7
     names: dict[str, Any] = {"tp_group": tp_group, "model": Uniform()}
     for snippet in SNIPPETS:
         exec(compile(snippet, "docs/batch.md", "exec"), names)
@@ -153,7 +158,40 @@ def test_wire_table_when_compared_with_the_schema_then_types_and_axes_are_as_tol
         assert [type_of(field.type), field.metadata[b"axis"].decode()] == told[field.name], field.name
 
 
+def test_media_table_when_compared_with_the_schema_then_types_and_axes_are_as_told() -> None:
+    schema = run_schema(spec_of(seq_len=16, num_bins=1), seq_len=16, is_hybrid=True)
+    told = {name: row[1:] for row in rows_of("| media field | type | axis |") for name in names_in(row[0])}
+    assert set(told) | set(batch_schema(seq_len=16).names) == set(schema.names)
+    for name, (kind, axis) in told.items():
+        field = schema.field(name)
+        assert field.metadata[b"axis"].decode() == axis, name
+        assert kind.startswith(type_of(field.type)), name
+
+
+def test_embed_when_called_on_a_microbatch_with_images_then_they_are_merged() -> None:
+    names: dict[str, Any] = {"loadmaster": loadmaster}
+    (snippet,) = (snippet for snippet in SNIPPETS if "def embed(" in snippet)
+    exec(compile(snippet, "docs/batch.md", "exec"), names)
+    docs = [Doc(bin=0, pos=0, media=((MediaKind.IMAGE, (1, 4, 4)),))]
+    spec, mesh = spec_of(seq_len=64, num_bins=1), {"pp": 1, "dp": 1, "cp": 1, "tp": 1}
+    pieces = sent(plan_of(docs, spec, dp=1), docs, spec, dp_ranks={0}, encoder_ranks=())
+    slot = slot_at(mesh, dict.fromkeys(mesh, 0))
+    record = build_ranks(plan_of(docs, spec, dp=1), pieces, spec, mesh, {0: slot})[0]
+    batch = to_batch(record, step=0, source_names=["web"], num_rows=1, framework=Framework.TORCH)
+    model = SimpleNamespace(
+        device="cpu",
+        encode=lambda pixels, grids: pixels[: int(grids.prod()) // 4, :2] * 0 + 7,
+        embed=lambda tokens: torch.zeros(len(tokens), 2),
+    )
+    found = names["embed"](model, next(batch.microbatches()), None)
+    assert found[:, 0].tolist() == [0, 0, 0, 7, 7, 7, 7, *[0] * 57]
+
+
 def type_of(kind: pa.DataType) -> str:
     if isinstance(kind, pa.FixedShapeTensorType):
         return f"fixed_shape_tensor {kind.value_type} [T]"
+    if pa.types.is_large_list(kind):
+        return f"large_list rows of {kind.value_type.value_type}"
+    if pa.types.is_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
+        return f"list (t, h, w) {kind.value_type.value_type}"
     return f"list {kind.value_type}" if pa.types.is_list(kind) else str(kind)
