@@ -26,6 +26,7 @@ LPT, PACKED, REPAIRED = 0, 1, 2
 METHODS = ("lpt", "packed", "repaired")
 LEAST_SLACK = 0.01
 RANK_GOAL, RANK_GOAL_OVER_BOUND = 1.003, 1.005
+RANK_NEAR_GOAL = 1.003
 BIN_GOAL_OVER_BOUND = 1.01
 OFFERS_PER_PIECE, MOST_OFFERS = 16, 1 << 19
 EVEN_BINS = 0.01
@@ -118,8 +119,8 @@ def placement_of(step: Step, packed_N: Int64Array, slow_D: Float64Array, limits:
         return lpt
     is_placed, lpt_miss = lpt.method == LPT, lpt.miss
     is_ahead = lpt_miss < 1.0 and lpt.bins.cost_B.max() <= packed.bins.cost_B.max()
-    if is_placed and is_ahead and lpt.bins.key_D.max() <= goal.rank:
-        return lpt  # a bin is above the goal, but repair had its turn and packed bins would start from a worse one
+    if is_placed and is_ahead and lpt.bins.key_D.max() <= RANK_NEAR_GOAL * goal.rank:
+        return lpt  # the goal is missed, but repair had its turn and packed bins would start from worse ones
     pieces = pieces_of(step.size_N, step.cost_N, packed.bin_N, len(packed.bins.cost_B))
     packed = repaired(step, Placement(packed.bin_N, packed.bins, REPAIRED, np.inf), pieces, goal)
     return lpt if is_placed and lpt_miss <= packed.miss else packed
