@@ -204,6 +204,10 @@ def _new_row(key: StreamKey, number: int, new: NewGeneration) -> GenerationRow:
         bound=new.first_step,
         acknowledged=new.first_step,
         end_step=None,
+        replay_until=None,
+        skip_first=new.first_step,
+        skip_last=new.first_step,
+        held_from=new.first_step,
         created_at=time.time(),
     )
 

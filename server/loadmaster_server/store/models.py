@@ -108,7 +108,11 @@ class RevisionRow(Base):
 
 
 class GenerationRow(Base):
-    """One life of a stream on one mesh. Steps are exclusive bounds; `end_step` is null until the end is planned."""
+    """One life of a stream on one mesh. Steps are exclusive bounds; `end_step` is null until the end is planned.
+
+    `replay_until` is null where nothing of a parent is replayed; [skip_first, skip_last) is empty where nothing is left
+    out; a stream can go on from any step of it that is at least `held_from`.
+    """
 
     __tablename__ = "generations"
     run: Mapped[str] = mapped_column(NAME, primary_key=True)
@@ -126,6 +130,10 @@ class GenerationRow(Base):
     bound: Mapped[int] = mapped_column(BigInteger)
     acknowledged: Mapped[int] = mapped_column(BigInteger)
     end_step: Mapped[int | None] = mapped_column(BigInteger)
+    replay_until: Mapped[int | None] = mapped_column(BigInteger)
+    skip_first: Mapped[int] = mapped_column(BigInteger)
+    skip_last: Mapped[int] = mapped_column(BigInteger)
+    held_from: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[float] = mapped_column(Float)
     __table_args__ = (
         ForeignKeyConstraint(["run", "stream"], ["streams.run", "streams.name"], ondelete="CASCADE"),
@@ -176,7 +184,8 @@ class LeaseRow(Base):
 
 
 class PlanRow(Base):
-    """The plan log: one step of a generation."""
+    """The plan log: one step of a generation. An old body moves to a segment file: then `intervals` says which pieces
+    the step has, without their bins, and `segment` where the body is."""
 
     __tablename__ = "plans"
     run: Mapped[str] = mapped_column(NAME, primary_key=True)
@@ -186,9 +195,27 @@ class PlanRow(Base):
     digest: Mapped[str] = mapped_column(String(64))
     revision: Mapped[int] = mapped_column(Integer)
     is_final: Mapped[bool] = mapped_column(Boolean)
-    body: Mapped[bytes] = mapped_column(LargeBinary)
+    body: Mapped[bytes | None] = mapped_column(LargeBinary)
     summary: Mapped[dict[str, Any]] = mapped_column(JSON)
+    intervals: Mapped[bytes | None] = mapped_column(LargeBinary)
+    segment: Mapped[int | None] = mapped_column(Integer)
     __table_args__ = (_of_generation(),)
+
+
+class SegmentRow(Base):
+    """A file with the bodies of the steps [first_step, last_step) of a generation. `path` is below the storage URI."""
+
+    __tablename__ = "segments"
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run: Mapped[str] = mapped_column(NAME, _of_run())
+    stream: Mapped[str] = mapped_column(NAME)
+    generation: Mapped[int] = mapped_column(Integer)
+    first_step: Mapped[int] = mapped_column(BigInteger)
+    last_step: Mapped[int] = mapped_column(BigInteger)
+    path: Mapped[str] = mapped_column(String(255))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    written_at: Mapped[float] = mapped_column(Float)
+    __table_args__ = (UniqueConstraint("path"),)
 
 
 class CheckpointRow(Base):

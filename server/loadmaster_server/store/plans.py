@@ -139,6 +139,6 @@ def _record(row: PlanRow) -> PlanRecord:
         digest=row.digest,
         revision=row.revision,
         is_final=row.is_final,
-        body=row.body,
+        body=row.body or b"",
         summary=row.summary,
     )
