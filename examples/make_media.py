@@ -135,8 +135,9 @@ CLIPS = (
 
 
 def build_pictures(packages: Path, out: Path) -> None:
-    """Clip art (PNG with alpha) and photos (JPEG) with captions: WebDataset, two tar shards."""
+    """Clip art (PNG with alpha) and photos (JPEG) with captions, mixed: WebDataset, two tar shards."""
     samples = [*clip_art(packages), *photos(packages)]
+    samples.sort(key=lambda sample: hashlib.sha256(sample[2].encode()).digest())
     for index in range(PICTURE_SHARDS):
         path = out / "pictures" / f"pictures-{index:05d}.tar"
         path.parent.mkdir(parents=True, exist_ok=True)

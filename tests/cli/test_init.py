@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,6 +12,8 @@ from loadmaster_flight.spec import load_run_spec
 from loadmaster_server.cli import check
 from loadmaster_server.cli.columns import Column, guess_column
 from loadmaster_server.cli.init import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples/data"
 
 
 def test_init_when_data_is_found_then_check_accepts_the_spec_as_it_is(data_dir, capsys):
@@ -117,3 +121,36 @@ def test_init_when_the_tokenizer_has_no_end_token_then_eos_is_off_and_check_acce
 )
 def test_guess_when_a_row_has_these_columns_then_the_likeliest_is_taken(row, column):
     assert guess_column([row, dict.fromkeys(row)]) == column
+
+
+def test_init_when_there_are_media_then_their_columns_and_a_media_section_are_written(tmp_path, capsys):
+    out = tmp_path / "RUN.yaml"
+    assert main([str(EXAMPLES), "-o", str(out)]) == 0
+    spec = load_run_spec(out)
+    assert spec.sources["pictures"].transform.text == "txt"
+    assert set(spec.sources["pictures"].transform.image) == {"jpg", "png"}
+    assert (spec.sources["clips"].format, spec.sources["clips"].transform.video) == ("folder", ("video",))
+    assert spec.sources["novel"].transform.media_paths == ()
+    assert spec.media.vision is not None
+    assert spec.media.audio is None
+    assert check.main([str(out)]) == 0
+
+
+def test_init_when_the_tokenizer_has_no_token_for_media_then_it_says_what_to_complete(data_dir, tmp_path, capsys):
+    shutil.copytree(EXAMPLES / "clips", data_dir / "clips")
+    out = tmp_path / "RUN.yaml"
+    assert main([str(data_dir), "-o", str(out)]) == 1
+    assert "say in" in (err := capsys.readouterr().err)
+    assert "(<|video_pad|>)" in err
+    assert "# not a token of the tokenizer: name one that is, or give an id" in out.read_text()
+    out.write_text(out.read_text().replace('"<|video_pad|>"', "3").replace('"<|image_pad|>"', "2"))
+    assert check.main([str(out)]) == 0
+
+
+def test_init_when_media_have_no_text_then_they_are_a_source_of_their_own(data_dir, tmp_path, capsys):
+    (data_dir / "films").mkdir()
+    shutil.copy(EXAMPLES / "clips/city-1.mp4", data_dir / "films/a.mp4")
+    out = tmp_path / "RUN.yaml"
+    assert main([str(data_dir), "-o", str(out)]) == 1
+    transform = load_run_spec(out).sources["films"].transform
+    assert (transform.text, transform.video) == (None, ("video",))

@@ -15,7 +15,7 @@ from loadmaster_flight.wire.errors import BadRequestError, SourceError
 from .adopt import adopt, spec_text
 from .failures import failing_cleanly
 from .scan import FoundSource, scan_folder
-from .starter import StarterSpec
+from .starter import TOKENS_OF, StarterSpec
 from .tokenizer_search import find_tokenizer
 
 INCOMPLETE = 1
@@ -86,6 +86,7 @@ def _starter(folder: Path, out: Path, tokenizer: str | None, run: str) -> Starte
         tokenizer=os.path.relpath(found, out.absolute().parent) if found is not None else None,
         has_eos=opened is not None and "eos" in opened.own_tokens,
         sources=scan_folder(folder),
+        known_tokens=[text for text in TOKENS_OF.values() if opened is not None and opened.token_id(text) is not None],
     )
 
 
@@ -103,11 +104,15 @@ def _nothing_usable(folder: Path, sources: Sequence[FoundSource]) -> str:
 def _report(starter: StarterSpec, out: Path) -> int:
     print(f"wrote {out} with {len(starter.usable)} source{'s' if len(starter.usable) != 1 else ''}")
     for source in starter.sources:
-        if source.column is None:
+        if not source.is_usable:
             print(f"left out {source.name}: {source.fault}", file=sys.stderr)
     load_run_spec(out)
     if starter.tokenizer is None:
         print(f"next: name a tokenizer in {out} (or run init --tokenizer FILE), then loadmaster check", file=sys.stderr)
+        return INCOMPLETE
+    if starter.unknown_tokens:
+        missing = ", ".join(starter.unknown_tokens)
+        print(f"next: say in {out} which tokens stand for media ({missing}), then loadmaster check", file=sys.stderr)
         return INCOMPLETE
     print(f"next: loadmaster check {out}")
     return 0

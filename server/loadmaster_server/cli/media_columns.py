@@ -22,6 +22,20 @@ _KIND_OF_EXTENSION = {
 }
 
 
+CAPTION_FILES = ("metadata.jsonl", "metadata.csv", "captions.tsv")
+
+
+def is_media_file(name: str) -> bool:
+    """Whether a file's extension says that it is an image, a video or audio."""
+    return posixpath.splitext(name)[1][1:].lower() in _KIND_OF_EXTENSION
+
+
+def without_media(rows: Sequence[Mapping[str, object]], media: Mapping[str, Sequence[str]]) -> list[dict[str, object]]:
+    """Rows without what holds or names the media of some columns."""
+    names = {path.split(".")[0] for paths in media.values() for path in paths} | ({"file_name"} if media else set())
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
+
+
 def guess_media(rows: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
     """Columns whose values are all media of one kind, by kind; names of files count where a struct holds them."""
     found: dict[str, list[str]] = {}

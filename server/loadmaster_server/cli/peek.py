@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from loadmaster_server.planning.placement import costs_of
 
 from .columns import first_rows, guess_column, whole_row_source
 from .failures import failing_cleanly, with_lines
-from .media_columns import MEDIA_KINDS, guess_media
+from .media_columns import MEDIA_KINDS, guess_media, without_media
 from .samples import MAX_CHARS, PeekedSample, Peeker, rows_in_run_order, untransformed
 from .tokenizer_search import find_tokenizer
 
@@ -137,15 +137,9 @@ def _content(
         return content, media
     rows = first_rows(whole, manifest)
     media = media or guess_media(rows)
-    column = None if content else guess_column(_without_media(rows, media))
+    column = None if content else guess_column(without_media(rows, media))
     guessed = {column.kind: column.path} if column is not None and not (media and column.kind == "tokens") else {}
     return content or guessed, media
-
-
-def _without_media(rows: Sequence[Mapping[str, object]], media: Mapping[str, Sequence[str]]) -> list[dict[str, object]]:
-    """Rows without what names or holds media."""
-    names = {path.split(".")[0] for paths in media.values() for path in paths} | ({"file_name"} if media else set())
-    return [{name: value for name, value in row.items() if name not in names} for row in rows]
 
 
 def _one_source_run(

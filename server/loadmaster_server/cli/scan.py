@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadmaster_flight.sources.formats import compression_of, format_of
@@ -12,6 +12,7 @@ from loadmaster_flight.spec import SourceFormat
 from loadmaster_flight.wire.errors import LoadmasterError
 
 from .columns import Column, first_rows, guess_column, whole_row_source
+from .media_columns import CAPTION_FILES, guess_media, is_media_file, without_media
 
 NOT_DATA = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json", "package.json")
 MAX_NAME_CHARS = 63
@@ -24,7 +25,8 @@ class FoundSource:
 
     Attributes:
         uris: Globs or paths, relative to the folder that was scanned.
-        column: None where nothing looks like content; then `fault` says why.
+        column: None where nothing looks like text; then `fault` says why.
+        media: Columns of images, videos and audio, by kind.
     """
 
     name: str
@@ -34,18 +36,32 @@ class FoundSource:
     size_bytes: int
     column: Column | None
     fault: str
+    media: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has content."""
+        return self.column is not None or bool(self.media)
 
 
 def scan_folder(folder: Path) -> list[FoundSource]:
     """Every source in a folder, by name; looks at a few rows of each."""
     groups: dict[tuple[str, SourceFormat], list[Path]] = {}
-    for path in _data_files(folder):
-        kind = format_of(path.name)
+    paths = list(_data_files(folder))
+    with_media = {_sub_folder(path, folder) for path in paths if is_media_file(path.name)} - {""}
+    for path in paths:
+        sub_folder = _sub_folder(path, folder)
+        is_of_folder = sub_folder in with_media and (is_media_file(path.name) or path.name in CAPTION_FILES)
+        kind = SourceFormat.FOLDER if is_of_folder else format_of(path.name)
         if kind is not None:
-            parts = path.relative_to(folder).parts
-            groups.setdefault((parts[0] if len(parts) > 1 else "", kind), []).append(path)
+            groups.setdefault((sub_folder, kind), []).append(path)
     names = _names(groups, folder)
     return [_look_at(folder, names[key], key, files) for key, files in sorted(groups.items())]
+
+
+def _sub_folder(path: Path, folder: Path) -> str:
+    parts = path.relative_to(folder).parts
+    return parts[0] if len(parts) > 1 else ""
 
 
 def _data_files(folder: Path) -> Iterator[Path]:
@@ -77,29 +93,35 @@ def as_name(text: str) -> str:
 
 
 def _look_at(folder: Path, name: str, key: tuple[str, SourceFormat], files: list[Path]) -> FoundSource:
-    column, fault = _column_of(files, key[1])
+    is_folder = key[1] is SourceFormat.FOLDER
+    column, media, fault = _columns_of([folder / key[0]] if is_folder else files, key[1])
     return FoundSource(
         name=name,
-        uris=tuple(_globs(folder, key[0], files)),
+        uris=(key[0],) if is_folder else tuple(_globs(folder, key[0], files)),
         format=key[1],
         num_files=len(files),
         size_bytes=sum(path.stat().st_size for path in files),
         column=column,
         fault=fault,
+        media=media,
     )
 
 
-def _column_of(files: list[Path], kind: SourceFormat) -> tuple[Column | None, str]:
-    """The likeliest column of the first file that has readable rows."""
+def _columns_of(files: list[Path], kind: SourceFormat) -> tuple[Column | None, dict[str, list[str]], str]:
+    """The likeliest columns, of text and of media, of the first file that has readable rows."""
     try:
         rows = first_rows(*whole_row_source([str(path) for path in files[:4]], kind))
     except LoadmasterError as error:
-        return None, error.message
+        return None, {}, error.message
     if not rows:
-        return None, "no row can be read"
-    column = guess_column(rows)
+        return None, {}, "no row can be read"
+    media = guess_media(rows)
+    column = guess_column(without_media(rows, media))
+    if media and column is not None and column.kind == "tokens":
+        column = None
     names = sorted({name for row in rows for name in row})[:MAX_COLUMNS_SHOWN]
-    return column, "" if column is not None else f"no column of text, messages or token ids; there are {names}"
+    fault = "" if column is not None else f"no column of text, messages or token ids; there are {names}"
+    return column, media, fault
 
 
 def _globs(folder: Path, sub_folder: str, files: list[Path]) -> Iterator[str]:
