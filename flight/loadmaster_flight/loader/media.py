@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from ..transforms.sample import SampleMedia, UInt8Array
+from ..transforms.sample import MediaBuffers, SampleMedia, UInt8Array
 from ..wire.errors import DataError, UnavailableError
 from ..wire.schemas import PIECES, Verdict
 from ..wire.step_plan import StepPlan
@@ -22,8 +22,6 @@ from .decoded import DecodedKey, DecodedSample, DecodedSamples
 from .opened import OpenedSource
 
 CHANGED = "its content is not what was measured"
-Fill = Callable[[Int64Array, UInt8Array, UInt8Array], "str | None"]
-"""(units, pixels, audio) -> why it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,8 @@ class _PieceMedia:
     def fill(self, units_K: Int64Array, pixels: UInt8Array, audio: UInt8Array) -> str | None:
         """Decode some units, and audio where its buffer is not empty."""
         _, _, shard, block, _ = self.key
-        return self.opened.fill(shard, block, self.row, self.media, units_K, pixels, audio)
+        out = MediaBuffers(units_K=units_K, pixels=pixels, audio=audio)
+        return self.opened.fill(shard, block, self.row, self.media, out)
 
     def decode_all(self) -> DecodedSample:
         """Decode everything, for whoever asks for a part of it."""

@@ -15,7 +15,7 @@ from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..transforms.build import build_transform
 from ..transforms.media import NO_ACCESS, MediaAccess, MediaRule
-from ..transforms.sample import SampleMedia, UInt8Array
+from ..transforms.sample import MediaBuffers, SampleMedia
 from ..wire.errors import BadRequestError, DataError, SourceError, UnavailableError
 from .chunk import CHUNK_BYTES, CHUNK_ROWS, Chunk, Int64Array, Place, chunk_of
 from .crashes import CrashRecord
@@ -112,22 +112,13 @@ class OpenedSource:
             self._shelf.take(self._key(place.shard, place.block), start, stop)
         return chunk_of(measured, pos=start, rows_N=rows_N)
 
-    def fill(
-        self,
-        shard: int,
-        block: int,
-        row: int,
-        media: SampleMedia,
-        units_K: Int64Array,
-        pixels: UInt8Array,
-        audio: UInt8Array,
-    ) -> str | None:
+    def fill(self, shard: int, block: int, row: int, media: SampleMedia, out: MediaBuffers) -> str | None:
         """Decode media of a row; see `Transform.fill`."""
         key = self._key(shard, block)
         shelved = self._shelf.peek(key)
         if shelved is None:
             shelved = self._again.get(key, lambda: self._reader.read_block(shard, block), is_passed=True)
-        return self.transform.fill(shelved.data, row, media, units_K, pixels, audio, self._access(shard, block))
+        return self.transform.fill(shelved.data, row, media, out, self._access(shard, block))
 
     @property
     def patch_bytes(self) -> int:

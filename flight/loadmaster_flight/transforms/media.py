@@ -23,7 +23,7 @@ from .codec import Codec, LeftOutError, MediaCodec
 from .function import judged
 from .insets import Inset
 from .placeholders import Slot
-from .sample import Int32Array, Outcome, SampleMedia, UInt8Array, bad, skipped
+from .sample import Int32Array, MediaBuffers, Outcome, SampleMedia, UInt8Array, bad, skipped
 
 
 class Phase(StrEnum):
@@ -192,22 +192,14 @@ class MediaRule:
         return sum(2 * hop * item.grid[0] for item in items if item.kind is MediaKind.AUDIO)
 
     def fill(
-        self,
-        slots: Sequence[Slot],
-        media: SampleMedia,
-        units_K: Int64Array,
-        pixels: UInt8Array,
-        audio: UInt8Array,
-        row: int,
-        access: MediaAccess,
+        self, slots: Sequence[Slot], media: SampleMedia, out: MediaBuffers, row: int, access: MediaAccess
     ) -> Outcome | None:
-        """Decode the units of a row that are wanted, and its audio where `audio` is not empty.
+        """Decode what is wanted of a row's media.
 
         Args:
             slots: Where the bytes of the row's items are, in the order of the document.
-            units_K: Units of the row, ascending.
-            pixels: Bytes of these units, 1-dimensional; all of them are written, or their content means nothing.
-            audio: Bytes of all audio of the row.
+            media: As measured.
+            out: Where it goes; where this fails its content means nothing.
 
         Returns:
             None, or BAD with what is wrong with the content.
@@ -215,13 +207,14 @@ class MediaRule:
         first_unit = at = audio_at = 0
         for slot, item in zip(slots, media.items, strict=True):
             patches = np.array(self.unit_patches(item), np.int64)
-            wanted_K = units_K[(units_K >= first_unit) & (units_K < first_unit + len(patches))] - first_unit
+            is_mine_K = (out.units_K >= first_unit) & (out.units_K < first_unit + len(patches))
+            wanted_K = out.units_K[is_mine_K] - first_unit
             first_unit += len(patches)
             num_bytes = int(patches[wanted_K].sum()) * self.patch_bytes
-            heard = self.audio_bytes([item]) if len(audio) else 0
+            heard = self.audio_bytes([item]) if len(out.audio) else 0
             if num_bytes or heard:
-                out = audio[audio_at : audio_at + heard] if heard else pixels[at : at + num_bytes]
-                failure = self._decoded(slot, item, wanted_K, out, row, access)
+                part = out.audio[audio_at : audio_at + heard] if heard else out.pixels[at : at + num_bytes]
+                failure = self._decoded(slot, item, wanted_K, part, row, access)
                 if failure is not None:
                     return failure
             at, audio_at = at + num_bytes, audio_at + heard

@@ -1,6 +1,6 @@
 """What measuring a block's rows yields.
 
-# N = rows, T = tokens of all rows together, n = tokens of one row
+# N = rows, T = tokens of all rows together, n = tokens of one row, K = units of one row that are wanted
 """
 
 from __future__ import annotations
@@ -34,6 +34,21 @@ class SampleMedia:
     items: tuple[MediaItem, ...]
     patches: tuple[int, ...]
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaBuffers:
+    """What is wanted of a row's media, and where it goes.
+
+    Attributes:
+        units_K: Int64 (K,), units of the row, ascending.
+        pixels: Uint8, 1-dimensional: exactly the bytes of these units, one after the other; written to.
+        audio: Uint8, 1-dimensional: exactly the bytes of all audio of the row, written to; empty: it is not wanted.
+    """
+
+    units_K: Int64Array
+    pixels: UInt8Array
+    audio: UInt8Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from .insets import finish_with_insets
 from .media import NO_ACCESS, MediaAccess, MediaRule
 from .placeholders import Mixed
 from .rendered import RenderedChat
-from .sample import Int32Array, Measured, Outcome, SampleMedia, UInt8Array, bad
+from .sample import Int32Array, Measured, MediaBuffers, Outcome, SampleMedia, bad
 from .special_text import encode_chats
 from .tokenizer import TokenizerFile
 
@@ -85,9 +85,7 @@ class Transform:
         block: Block,
         row: int,
         media: SampleMedia,
-        units_K: Int64Array,
-        pixels: UInt8Array,
-        audio: UInt8Array,
+        out: MediaBuffers,
         access: MediaAccess = NO_ACCESS,
     ) -> str | None:
         """Decode a row's media that were measured before.
@@ -96,9 +94,7 @@ class Transform:
             block: Holds the row.
             row: Its number inside the block.
             media: As measured.
-            units_K: Shape (K,), int64, ascending: which units of the row are wanted.
-            pixels: Uint8, 1-dimensional: exactly the bytes of these units, written here.
-            audio: Uint8, 1-dimensional: exactly the bytes of all audio of the row, written here; empty: not wanted.
+            out: What is wanted of them, and where it is written.
             access: As for `measure`.
 
         Returns:
@@ -109,12 +105,12 @@ class Transform:
         """
         assert self.media is not None, "a row has media where the source has"
         try:
-            reason = self._fill(self.media, block, row, media, units_K, pixels, audio, access)
+            reason = self._fill(self.media, block, row, media, out, access)
         except (OSError, MemoryError) as error:
             raise UnavailableError(f"source {self.source}: its media failed: {describe(error)}") from error
         if reason is not None:
-            pixels[:] = 0
-            audio[:] = 0
+            out.pixels[:] = 0
+            out.audio[:] = 0
         return reason
 
     def decode(self, tokens: Sequence[int] | Int32Array) -> str | None:
@@ -171,16 +167,14 @@ class Transform:
         block: Block,
         row: int,
         media: SampleMedia,
-        units_K: Int64Array,
-        pixels: UInt8Array,
-        audio: UInt8Array,
+        out: MediaBuffers,
         access: MediaAccess,
     ) -> str | None:
         (content,) = self.read(block, np.array([row], np.int64))
         slots = content.items if isinstance(content, (Mixed, MixedChat)) else ()
         if [slot.kind for slot in slots] != [item.kind for item in media.items]:
             return "other media than when it was measured"
-        failure = rule.fill(slots, media, units_K, pixels, audio, row, access)
+        failure = rule.fill(slots, media, out, row, access)
         return None if failure is None else failure.reason
 
     def _finish_plain(self, content: Content) -> Outcome:

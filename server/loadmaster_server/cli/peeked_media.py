@@ -19,7 +19,7 @@ from loadmaster_flight.sources.lanes import LaneRows
 from loadmaster_flight.spec.media import AudioSpec, MediaSpec, PixelType, VisionSpec
 from loadmaster_flight.transforms import Transform
 from loadmaster_flight.transforms.media import MediaAccess
-from loadmaster_flight.transforms.sample import SampleMedia
+from loadmaster_flight.transforms.sample import MediaBuffers, SampleMedia
 from loadmaster_flight.wire.media import MediaItem
 from loadmaster_flight.wire.schemas import MediaKind
 
@@ -75,8 +75,8 @@ def decoded_media(rows: LaneRows, media: SampleMedia, transform: Transform, acce
     assert rule is not None, "a row has media where its source has"
     pixels = np.zeros(sum(media.patches) * rule.patch_bytes, np.uint8)
     audio = np.zeros(rule.audio_bytes(media.items), np.uint8)
-    units = np.arange(len(media.patches))
-    reason = transform.fill(rows.block_data, int(rows.rows[0]), media, units, pixels, audio, access)
+    out = MediaBuffers(units_K=np.arange(len(media.patches)), pixels=pixels, audio=audio)
+    reason = transform.fill(rows.block_data, int(rows.rows[0]), media, out, access)
     items = tuple(_items(media, rule.spec, pixels, audio))
     return DecodedMedia(spec=rule.spec, items=items, masked=reason)
 
