@@ -65,7 +65,7 @@ class Doc:
     def audio(self) -> np.ndarray:
         """All clips, (frames, HOP)."""
         frames = sum(grid[0] for kind, grid in self.media if kind is MediaKind.AUDIO)
-        return (np.arange(frames * HOP, dtype="<i2") + 100 * self.pos).reshape(-1, HOP)
+        return (np.arange(frames * HOP, dtype="<i2") + 100 * (self.pos % 100)).reshape(-1, HOP)
 
 
 def num_tokens(kind: MediaKind, grid: Grid, merge: int) -> int:
