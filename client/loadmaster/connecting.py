@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -11,7 +12,7 @@ from loadmaster_flight.wire.errors import BadRequestError
 from .environment import launched_as
 from .feed import BatchFeed, JoinOptions
 from .remote import RemoteFeed
-from .stream import Stream, with_state
+from .stream import Stream, checked_skip, with_state
 from .tensors import Framework
 
 EMBEDDED_GROUP = "loadmaster.embedded"
@@ -27,6 +28,8 @@ def connect(
     mesh: Mapping[str, int] | None = None,
     coords: Mapping[str, int] | None = None,
     resume: Mapping[str, Any] | None = None,
+    replay: bool = True,
+    skip: Sequence[int] | None = None,
     prefetch: int = 2,
     timeout_s: float = 120.0,
     framework: str = "auto",
@@ -48,7 +51,11 @@ def connect(
         stream: `train`, or the name of an evaluation pass.
         mesh: Axis sizes that the trainer uses, such as {"dp": 4, "tp": 2}; refused where the run's spec differs.
         coords: This rank's coordinates; refused where they differ from those that the mesh gives it.
-        resume: What `Stream.state_dict` gave: go on from there.
+        resume: What `Stream.state_dict` gave: go on from there, on the same mesh or on another one.
+        replay: Serve the steps that were bound before the interruption as they were planned then; False plans them
+            anew, so that a revision of the run may change them.
+        skip: Two steps (a, b): those in [a, b) are left out, their samples count as consumed. By default what the state
+            says of an earlier skip; () leaves nothing out.
         prefetch: Steps fetched beyond the one that is consumed.
         timeout_s: Deadline of every wait; its error names rank, step and what is missing.
         framework: `torch`, `numpy`, or `auto`: torch where it is installed.
@@ -74,9 +81,12 @@ def connect(
         coords=coords or {},
         prefetch=prefetch,
         timeout_s=timeout_s,
+        replay=replay,
     )
     if resume is not None:
         options = with_state(options, resume)
+    if skip is not None:
+        options = dataclasses.replace(options, skip=checked_skip(skip, options.step))
     return Stream(options, open_feed=_feed_opener(target), framework=Framework(framework).resolve())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,6 +71,8 @@ class JoinOptions:
         coords: Axis name -> this rank's coordinate; empty: derived.
         prefetch: Steps fetched beyond the one that is consumed.
         timeout_s: Deadline of each wait.
+        replay: Serve what the parent had bound from `step` on as it was; otherwise it is planned anew.
+        skip: [a, b): steps that are left out, or empty.
     """
 
     target: str
@@ -84,6 +86,8 @@ class JoinOptions:
     coords: Mapping[str, int] = field(default_factory=dict)
     prefetch: int = 2
     timeout_s: float = 120.0
+    replay: bool = True
+    skip: Sequence[int] = ()
 
     def as_arguments(self) -> dict[str, Any]:
         """What the embedded run's `connect` takes besides the path, as keyword arguments."""
@@ -98,4 +102,6 @@ class JoinOptions:
             "coords": dict(self.coords),
             "prefetch": self.prefetch,
             "timeout_s": self.timeout_s,
+            "replay": self.replay,
+            "skip": list(self.skip),
         }

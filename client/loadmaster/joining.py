@@ -56,6 +56,8 @@ def join(planner: PlannerClient, run: str, options: JoinOptions, stop: threading
         parent=options.parent,
         coords=dict(options.coords),
         mesh=dict(options.mesh),
+        replay=options.replay,
+        skip=list(options.skip),
     )
     path = f"/runs/{run}/streams/{options.stream}/join"
     until_s = time.monotonic() + options.timeout_s

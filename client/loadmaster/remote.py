@@ -21,6 +21,7 @@ from loadmaster_flight.wire.errors import (
 from loadmaster_flight.wire.flight import FlightPeer, ReadWatchdog
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.skipping import Skip
 
 from .acknowledge import Acknowledger
 from .feed import FeedItem, JoinOptions, require_fetching
@@ -46,7 +47,7 @@ class RemoteFeed:
         self._info: JoinReply | None = None
         self._run_name = options.run or ""
         self._waiting_for = "joining"
-        self._position = options.step
+        self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
         self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}")
         name = f"loadmaster-read-rank{options.rank}"
@@ -127,7 +128,8 @@ class RemoteFeed:
         self._run_name = find_run(self._planner, self._options, self._stop)
         info = join(self._planner, self._run_name, self._options, self._stop)
         with self._changed:
-            self._info, self._position, self._waiting_for = info, info.first_step, "the first batch"
+            self._skip = Skip.of(info.skip)
+            self._info, self._position, self._waiting_for = info, self._skip.past(info.first_step), "the first batch"
             self._changed.notify_all()
 
     def _read_all(self) -> None:
@@ -186,7 +188,7 @@ class RemoteFeed:
             raise InternalError(f"expected step {self._position}, the constructor sent {frame.step}")
         with self._changed:
             self._ready.append(FeedItem(step=frame.step, batch=batch))
-            self._position += 1
+            self._position = self._skip.after(self._position)
             self._waiting_for = "the next batch"
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(self._ready) < max(1, self._options.prefetch) or self._stop.is_set())

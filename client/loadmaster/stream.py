@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.skipping import Skip
 
 from .batch import Batch, to_batch
 from .feed import BatchFeed, FeedItem, JoinOptions
@@ -96,14 +97,14 @@ class Stream:
     def state_dict(self) -> dict[str, Any]:
         """Where the next batch to be consumed is: put it into the checkpoint of the step just trained.
 
-        What was prefetched makes no difference. Waits for joining if it has begun.
+        It names one step of all ranks; what each has prefetched makes no difference. Waits for joining if it has begun.
         """
         feed = self._feed
         if feed is None:
-            return self._state(self._options.run, self._options.parent, self._options.step)
+            return self._state(self._options.run, self._options.parent, self._options.step, self._options.skip)
         info = feed.info
         step = self._next_step if self._has_handed_out else info.first_step
-        return self._state(feed.run, info.generation, step)
+        return self._state(feed.run, info.generation, step, info.skip)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a `state_dict` was taken. Before the first batch, on every rank alike.
@@ -168,8 +169,9 @@ class Stream:
             total_wait_ms=old.total_wait_ms + wait_ms,
         )
 
-    def _state(self, run: str | None, generation: int, step: int) -> dict[str, Any]:
-        return {"run": run, "stream": self._options.stream, "generation": generation, "step": step}
+    def _state(self, run: str | None, generation: int, step: int, skip: Sequence[int]) -> dict[str, Any]:
+        state = {"run": run, "stream": self._options.stream, "generation": generation, "step": step}
+        return {**state, "skip": list(skip)} if skip and step < skip[1] else state
 
 
 def with_state(options: JoinOptions, state: Mapping[str, Any]) -> JoinOptions:
@@ -186,7 +188,20 @@ def with_state(options: JoinOptions, state: Mapping[str, Any]) -> JoinOptions:
     if options.run is not None and state["run"] not in (None, options.run):
         raise BadRequestError(f"state must be of run {options.run!r}, got {state['run']!r}")
     step, parent = _whole(state, "step"), _whole(state, "generation")
-    return replace(options, run=options.run or state["run"], step=step, parent=parent)
+    skip = checked_skip(state.get("skip", ()), step)
+    return replace(options, run=options.run or state["run"], step=step, parent=parent, skip=skip)
+
+
+def checked_skip(skip: Sequence[int], step: int) -> list[int]:
+    """What to leave out when going on at a step, as a list.
+
+    Raises:
+        BadRequestError: It is not two rising steps, or begins before that step.
+    """
+    steps = Skip.of(list(skip)).as_list()
+    if steps and steps[0] < step:
+        raise BadRequestError(f"skip must begin at the step to go on at, {step}, or after it, got {tuple(steps)}")
+    return steps
 
 
 def _whole(state: Mapping[str, Any], key: str) -> int:

@@ -30,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
         world_size=args.world_size,
         stream=args.stream,
         resume=_load(args.state),
+        replay=not args.no_replay,
+        skip=args.skip,
         prefetch=args.prefetch,
         timeout_s=args.timeout_s,
         framework="numpy",
@@ -119,6 +121,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stream", default="train", help="train, or an evaluation pass")
     parser.add_argument("--steps", type=int, help="how many; by default to the end of the stream")
     parser.add_argument("--state", type=Path, help="go on from this file if it is there, and keep it up to date")
+    parser.add_argument("--no-replay", action="store_true", help="plan anew what was bound before the interruption")
+    parser.add_argument("--skip", type=int, nargs=2, metavar=("A", "B"), help="leave out the steps from A up to B - 1")
     parser.add_argument("--json", action="store_true", help="one JSON object a step")
     parser.add_argument("--prefetch", type=int, default=2, help="steps fetched ahead")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="deadline of each wait")

@@ -22,6 +22,7 @@ from loadmaster_flight.wire.errors import (
     UnauthenticatedError,
 )
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.step_plan import StepPlan
 
 from .delivery import Delivery
@@ -58,6 +59,7 @@ class StreamBuilder:
     ) -> None:
         self.assignment = assignment
         self.num_built, self.build_s = 0, 0.0
+        self._skip = Skip.of(assignment.skip)
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
         self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key)
@@ -108,7 +110,7 @@ class StreamBuilder:
         with self._changed:
             if self._window is None or self._spec is None:
                 raise NotReadyError(f"stream {self.assignment.stream} is {self._status}")
-            most = self._window.acknowledged + self._spec.budgets.bind_ahead
+            most = self._skip.ahead(self._window.acknowledged, self._spec.budgets.bind_ahead)
             if step > most:  # what is not bound was never served, by no constructor
                 raise BadRequestError(f"rank {rank} can have consumed the steps before {most} at most, got {step}")
             self._window.acknowledge(rank, step)
@@ -135,6 +137,10 @@ class StreamBuilder:
                 raise error
             built = self._window.get(step) if self._window is not None else None
             return (built.batches[rank], built.build_us) if built is not None else None
+
+    def after(self, step: int) -> int:
+        """The step that is served after `step`."""
+        return self._skip.after(step)
 
     def is_over(self, step: int) -> bool:
         """Whether the stream has no such step."""
@@ -169,7 +175,7 @@ class StreamBuilder:
         """Why `step` is not there yet, for people."""
         with self._changed:
             window = self._window
-            if window is None or step < window.low + max(1, self.assignment.build_ahead):
+            if window is None or step < window.ahead(max(1, self.assignment.build_ahead)):
                 return self._status
             return f"step {step} waits for ranks {window.slowest()[:8]}, which are at step {window.low}"
 
@@ -248,11 +254,13 @@ class StreamBuilder:
         window, spec = self._prepared()
         with self._changed:
             self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
-            step, until = window.next_missing(), window.low + spec.budgets.bind_ahead
+            step, until = window.next_missing(), window.ahead(spec.budgets.bind_ahead)
         if self._closed is not None or step is None:
             return
         self._feed.forget_before(step)
         self._begin(step, 0, "its plan")
+        if step < self._skip.first:
+            until = min(until, self._skip.first)  # of what is left out no plan is needed
         plan = self._feed.get(step, until=max(step + 1, until))
         built = self._build(plan, spec) if plan is not None else None
         with self._changed:
@@ -273,6 +281,7 @@ class StreamBuilder:
             first_step=max(first_step, self.assignment.first_step),
             build_ahead=self.assignment.build_ahead,
             budget_bytes=spec.budgets.build_bytes,
+            skip=self._skip,
         )
         with self._changed:
             for rank in self._opened.keys() & fetching:

@@ -94,5 +94,5 @@ class ConstructorService(FlightService):
                 break
             frame = Frame(flags=FrameFlag.LAST, generation=ticket.generation, step=step, build_us=build_us)
             yield batch, frame.pack()
-            step += 1
+            step = builder.after(step)
         yield mark(FrameFlag.WINDOW_END, step)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from loadmaster_flight.wire.skipping import Skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltStep:
@@ -32,11 +34,15 @@ class StepWindow:
         first_step: Where all ranks are before they are heard of.
         build_ahead: Steps kept, at most.
         budget_bytes: Steps after the first are built only while they fit. One step is always built: no deadlock.
+        skip: Steps that are not built: who has consumed those before them has consumed them too.
     """
 
-    def __init__(self, ranks: list[int], *, first_step: int, build_ahead: int, budget_bytes: int) -> None:
-        self._position = dict.fromkeys(ranks, first_step)
-        self._acknowledged = dict.fromkeys(ranks, first_step)
+    def __init__(
+        self, ranks: list[int], *, first_step: int, build_ahead: int, budget_bytes: int, skip: Skip | None = None
+    ) -> None:
+        self.skip = skip or Skip()
+        self._position = dict.fromkeys(ranks, self.skip.past(first_step))
+        self._acknowledged = dict.fromkeys(ranks, self.skip.past(first_step))
         self._build_ahead, self._budget_bytes = max(1, build_ahead), budget_bytes
         self._built: dict[int, BuiltStep] = {}
         self._last_size_bytes = 0
@@ -60,17 +66,22 @@ class StepWindow:
     def num_built(self) -> int:
         return len(self._built)
 
+    def ahead(self, num_steps: int) -> int:
+        """Exclusive bound of the first `num_steps` served steps from `low` on."""
+        return self.skip.ahead(self.low, num_steps)
+
     def slowest(self) -> list[int]:
         """The ranks that hold the window back."""
         return [rank for rank, position in self._position.items() if position == self.low]
 
     def open(self, rank: int, step: int) -> None:
         """The rank reads from `step` on, and has all steps before it."""
-        self._position[rank] = step
+        self._position[rank] = self.skip.past(step)
         self._drop()
 
     def acknowledge(self, rank: int, step: int) -> None:
         """The rank has consumed the steps before `step`; older news are ignored."""
+        step = self.skip.past(step)
         self._acknowledged[rank] = max(self._acknowledged[rank], step)
         self._position[rank] = max(self._position[rank], step)
         self._drop()
@@ -91,8 +102,9 @@ class StepWindow:
     def next_missing(self) -> int | None:
         """The step to build next; None when the window or the budget is full, or the stream is over."""
         low = self.low
-        stop = low + self._build_ahead if self.end is None else min(low + self._build_ahead, self.end)
-        step = next((s for s in range(low, stop) if s not in self._built), None)
+        full = self.ahead(self._build_ahead)
+        stop = full if self.end is None else min(full, self.end)
+        step = next((s for s in self.skip.served(low, stop) if s not in self._built), None)
         if step is None or step == low:
             return step
         return step if self.size_bytes + self._last_size_bytes <= self._budget_bytes else None

@@ -7,6 +7,7 @@ Paths, all below /api/v1:
     GET  /actors                                  ActorView of each process that has not been given up
     POST /runs                                    CreateRunRequest -> RunView (same spec and manifests: idempotent)
     GET  /runs, /runs/{run}                       RunView
+    GET  /runs/{run}/generations                  GenerationView of each, by stream: forks name their parent
     GET  /runs/{run}/definition                   CreateRunRequest: the frozen spec and manifests
     POST /runs/{run}/resume                       RunView: let what is paused or failed go on
     POST /runs/{run}/streams/{stream}/join        JoinRequest -> JoinReply (poll until state is "open")
@@ -97,6 +98,7 @@ class Assignment:
         ranks: Global ranks served here, in order.
         dp_of_rank: dp coordinate of each of `ranks`.
         mesh: Axis name -> size, slowest axis first, as the run's spec orders it.
+        skip: [a, b): steps that nobody is served, or empty.
     """
 
     run: str
@@ -108,6 +110,7 @@ class Assignment:
     mesh: dict[str, int]
     build_ahead: int
     loaders: list[LoaderRoute]
+    skip: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,37 @@ class StreamView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationView:
+    """One life of a stream. Steps are exclusive bounds, as in StreamView.
+
+    Attributes:
+        parent: Generation that it went on from at `first_step`; -1 for a fresh start.
+        replay_until: The parent's steps below this are served again as they were; None: it plans anew.
+        skip: [a, b): steps that are left out, or empty.
+        held_from: The first step that a stream can still go on from in this generation.
+        end_step: Number of steps of the stream; None until that is planned.
+        opened_at: Seconds since 1970.
+    """
+
+    stream: str
+    generation: int
+    parent: int
+    first_step: int
+    mesh: dict[str, int]
+    world_size: int
+    state: str
+    reason: str
+    planned: int
+    bound: int
+    acknowledged: int
+    replay_until: int | None
+    skip: list[int]
+    held_from: int
+    end_step: int | None
+    opened_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     """A rank asks to take part from `step` on.
 
@@ -207,6 +241,8 @@ class JoinRequest:
         coords: The rank's own mesh coordinates, checked; empty: the planner derives them.
         mesh: Axis name -> size that the trainer uses; empty: the spec's.
         parent: Generation that `step` belongs to; -1 for a fresh start.
+        replay: Bind again at once what the parent had bound from `step` on; otherwise those steps are planned anew.
+        skip: [a, b): steps that are left out, or empty.
     """
 
     rank: int
@@ -216,11 +252,16 @@ class JoinRequest:
     parent: int = -1
     coords: dict[str, int] = field(default_factory=dict)
     mesh: dict[str, int] = field(default_factory=dict)
+    replay: bool = True
+    skip: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReply:
-    """`state` is "waiting" (then `waiting_for` names the ranks) or "open". `tp_mode` is "read" or "broadcast"."""
+    """`state` is "waiting" (then `waiting_for` names the ranks) or "open". `tp_mode` is "read" or "broadcast".
+
+    After step skip[0] - 1 comes step skip[1], where `skip` is not empty.
+    """
 
     state: str
     waiting_for: list[int] = field(default_factory=list)
@@ -232,6 +273,7 @@ class JoinReply:
     layout: str = ""
     rows: int = 1
     tp_mode: str = "read"
+    skip: list[int] = field(default_factory=list)
 
     @property
     def fetches(self) -> bool:

@@ -116,4 +116,5 @@ def _assignment(
         mesh=generation.mesh,
         build_ahead=min(definition.spec.budgets.build_ahead, definition.spec.budgets.bind_ahead),
         loaders=loaders,
+        skip=generation.skip.as_list(),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadmaster.feed import FeedItem, require_fetching
 from loadmaster_flight.spec import RunSpec, load_run_spec
 from loadmaster_flight.wire.control import JoinReply
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError
+from loadmaster_flight.wire.skipping import Skip
+from loadmaster_flight.wire.step_plan import StepPlan
 
 from ..freezing import freeze_run
 from ..planning.place_tree import ClientPlaceTree
@@ -25,6 +27,7 @@ class EmbeddedFeed:
 
     def __init__(self, run: EmbeddedRun, rank: int, info: JoinReply, checkpoints: CheckpointFolder) -> None:
         self._run, self._rank, self._info, self._checkpoints = run, rank, info, checkpoints
+        self._skip = Skip.of(info.skip)
 
     @property
     def run(self) -> str:
@@ -36,11 +39,18 @@ class EmbeddedFeed:
 
     def next_step(self) -> FeedItem | None:
         require_fetching(self._info)
-        plan = self._run.plan_next()
+        plan = self._plan_served()
         if plan is None:
             return None
-        self._checkpoints.offer(self._run.planner.state())
         return FeedItem(step=plan.step, batch=self._run.build_ranks(plan, [self._rank])[self._rank])
+
+    def _plan_served(self) -> StepPlan | None:
+        while (plan := self._run.plan_next()) is not None:
+            self._checkpoints.offer(self._run.planner.state())
+            if self._skip.past(plan.step) == plan.step:
+                return plan
+            self._run.release(plan)
+        return None
 
     def acknowledge(self, step: int) -> None:
         """Nothing is kept here that an acknowledgement would free."""
@@ -60,10 +70,11 @@ def connect(
     parent: int = -1,
     mesh: Mapping[str, int] | None = None,
     coords: Mapping[str, int] | None = None,
+    skip: Sequence[int] = (),
     state_dir: Path = STATE_DIR,
     **_: object,
 ) -> EmbeddedFeed:
-    """Open one rank's stream of the run spec at `target`; `step` > 0 goes on there.
+    """Open one rank's stream of the run spec at `target`; `step` > 0 goes on there, `skip` = [a, b) is left out.
 
     Raises:
         SpecError, SourceError: The spec, its strategy or a source is wrong.
@@ -100,6 +111,7 @@ def connect(
         layout=spec.batch.layout.value,
         rows=spec.batch.rows,
         tp_mode=spec.mesh.tp_mode.value,
+        skip=list(skip),
     )
     return EmbeddedFeed(embedded, rank, info, checkpoints)
 
@@ -114,5 +126,8 @@ def _check_names(spec: RunSpec, run: str | None, stream: str) -> None:
 def _advance(run: EmbeddedRun, step: int) -> None:
     """Plan, without building, until `step` is next: membership is a pure function of what came before."""
     while run.planner.step < step:
-        if run.plan_next() is None:
+        plan = run.plan_next()
+        if plan is not None:
+            run.release(plan)
+        else:
             raise ConflictError(f"step must be one of the stream's {run.planner.step} steps, got {step}")

@@ -62,6 +62,10 @@ class EmbeddedRun:
                     self.planner.feed(self._engine.measure(d.source, d.epoch, d.cursors, d.rows_per_lane))
         return None
 
+    def release(self, plan: StepPlan) -> None:
+        """Let go of what was read for a step that nobody builds."""
+        self._engine.release(plan)
+
     def build(self, plan: StepPlan) -> dict[int, pa.RecordBatch]:
         """The whole microbatches of a planned step, by dp rank: one row each.
 

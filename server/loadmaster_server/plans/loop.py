@@ -24,7 +24,7 @@ from ..store import (
     VerdictRecord,
 )
 from .measuring import MetadataFetcher, StoppedError
-from .restoring import restore
+from .restoring import check_equal, parents_log, restore
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -128,13 +128,18 @@ class PlanLoop:
         if planner.is_over and generation.end_step is None:  # its parent ended where it begins
             self._store.generations.end(self.key, planner.step)
             self._store.bulletin.post(self._topic)
+        replayed = parents_log(self._store, generation)
         while not self._stop.is_set():
             seen = self._store.bulletin.seen(self._topic)
             generation = self._store.generations.get(self.key)
             if generation.state is not GenerationState.OPEN or self._store.bulletin.is_closed:
                 return
-            if planner.is_over or planner.step >= generation.acknowledged + self._plan_ahead:
+            if planner.is_over or planner.step >= generation.skip.ahead(generation.acknowledged, self._plan_ahead):
                 self._store.bulletin.wait(self._topic, seen, LOOK_S)
+            elif planner.step < (generation.replay_until or 0):
+                plan = self._replay(planner)
+                check_equal(generation, plan, next(replayed, None))
+                self._commit(planner, plan)
             else:
                 self._commit(planner, self._next_plan(planner))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,8 +65,17 @@ def restore(
     planner.recall(_known_verdicts(store, generation.key.stream_key))
     logged = _logged(store, spans, planner.step, generation.planned)
     while planner.step < generation.planned:
-        _check_equal(generation, plan_next(planner), next(logged, None))
+        check_equal(generation, plan_next(planner), next(logged, None))
     return planner
+
+
+def parents_log(store: Store, generation: GenerationRecord) -> Iterator[tuple[StepPlan, Span]]:
+    """What a generation still has to replay: its parent's plans of the steps [planned, replay_until)."""
+    if generation.replay_until is None or generation.parent < 0:
+        return iter(())
+    parent = store.generations.get(replace(generation.key, generation=generation.parent))
+    span = Span(key=parent.key, mesh=parent.mesh, first=generation.planned, last=generation.replay_until)
+    return _logged(store, [span], span.first, span.last)
 
 
 def _from_checkpoint(store: Store, generation: GenerationRecord, spans: list[Span]) -> StreamPlanner:
@@ -94,7 +103,12 @@ def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[
             step += LOGGED_STEPS
 
 
-def _check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[StepPlan, Span] | None) -> None:
+def check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[StepPlan, Span] | None) -> None:
+    """Refuse a step that comes out otherwise than the log has it: its pieces, and on the same mesh their places.
+
+    Raises:
+        DataError: It does; names the step.
+    """
     if logged is None or logged[0].step != plan.step:
         return
     before, span = logged
@@ -108,5 +122,9 @@ def _check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[Ste
 
 
 def _same_pieces(plan: StepPlan, logged: StepPlan) -> bool:
+    """Placement aside: of the images, how many each piece has."""
     columns = [name for name in PIECE_COLUMNS if name != "bin"]
-    return all(np.array_equal(getattr(plan.pieces, name), getattr(logged.pieces, name)) for name in columns)
+    has_equal_units = np.array_equal(plan.units.piece_U, logged.units.piece_U)
+    return has_equal_units and all(
+        np.array_equal(getattr(plan.pieces, name), getattr(logged.pieces, name)) for name in columns
+    )

@@ -68,7 +68,7 @@ class PlanService:
         if not query.is_binding:
             return generation
         bind_ahead = self._store.runs.definition(key.run).spec.budgets.bind_ahead
-        through = min(query.last, generation.planned, generation.acknowledged + bind_ahead)
+        through = min(query.last, generation.planned, generation.skip.ahead(generation.acknowledged, bind_ahead))
         return self._store.generations.bind(key, through) if through > generation.bound else generation
 
 

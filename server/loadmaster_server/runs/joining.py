@@ -8,7 +8,8 @@ from collections import defaultdict
 
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import JoinReply, JoinRequest
-from loadmaster_flight.wire.errors import BadRequestError, ConflictError, GoneError
+from loadmaster_flight.wire.errors import BadRequestError, GoneError
+from loadmaster_flight.wire.skipping import Skip
 
 from ..planning.place_tree import ClientPlaceTree
 from ..planning.rehearsal import rehearse
@@ -23,6 +24,7 @@ from ..store import (
 )
 from .mesh import check_batch, check_coords
 from .rendezvous import Entry, Rendezvous
+from .starting import Start, start_of
 
 POLL_S = 1.0
 """How long a join that must wait is held before it is answered with whom it waits for."""
@@ -48,11 +50,12 @@ class JoinService:
 
         Raises:
             NotFoundError: There is no such run or stream.
-            BadRequestError: Rank, world_size or step make no sense; names the field.
+            BadRequestError: Rank, world_size, step or skip make no sense; names the field.
             MeshError: The mesh does not fit the ranks, the batch, or what the rank says of its own place.
             SpecError: The run's strategy breaks a rule on this mesh; names both.
-            ConflictError: Another rank asks for something else, or the parent never bound that step.
-            GoneError: This attempt's generation was replaced by a newer one.
+            ConflictError: Another rank asks for something else, the parent never bound that step, or what is to be
+                left out reaches beyond its end.
+            GoneError: This attempt's generation was replaced by a newer one, or the step is not held any more.
         """
         spec = self._store.runs.definition(key.run).spec
         self._store.generations.newest(key)  # refuses a stream that the run does not have
@@ -109,38 +112,39 @@ class JoinService:
             if known is not None:
                 self._store.generations.see(known.key, request.rank)
                 return _still_open(known), [], False
-            parent, meeting = self._parent_of(key, request), self._meetings[key]
+            self._check_start(key, request)
+            meeting = self._meetings[key]
             is_new = asking is not None and meeting.enter(asking)
             missing = meeting.waiting_for(time.monotonic())
             if missing or not meeting.is_here(request):
                 if is_new:
                     self._store.bulletin.post(str(key))
                 return None, missing, meeting.must_ask_again(request.rank)
-            generation = self._open(key, meeting.take(), parent)
+            generation = self._open(key, meeting.take())
         self._store.bulletin.post(str(key))
         self._store.bulletin.post(ACTORS)
         return generation, [], False
 
-    def _open(self, key: StreamKey, entries: list[Entry], parent: int) -> GenerationRecord:
-        nonces = [entry.request.nonce for entry in entries]
+    def _open(self, key: StreamKey, entries: list[Entry]) -> GenerationRecord:
+        request, nonces = entries[0].request, [entry.request.nonce for entry in entries]
+        start = self._check_start(key, request)
         self._store.runs.activate(key.run)
-        return self._store.generations.open(
-            key,
-            NewGeneration(parent=parent, first_step=entries[0].request.step, mesh=entries[0].mesh, nonces=nonces),
+        new = NewGeneration(
+            parent=start.parent,
+            first_step=request.step,
+            mesh=entries[0].mesh,
+            nonces=nonces,
+            replay_until=start.replay_until,
+            skip=Skip.of(request.skip),
         )
+        return self._store.generations.open(key, new)
 
-    def _parent_of(self, key: StreamKey, request: JoinRequest) -> int:
-        """The generation of the trained lineage that planned the step before `request.step`."""
+    def _check_start(self, key: StreamKey, request: JoinRequest) -> Start:
+        """Refuse what no generation can start with."""
         if request.parent < 0:
-            return -1
+            return Start()
         named = GenerationKey(run=key.run, stream=key.stream, generation=request.parent)
-        lineage = self._store.generations.lineage(named)
-        if request.step > lineage[0].bound:
-            raise ConflictError(
-                f"step must be one that {named} reached, at most {lineage[0].bound}, got {request.step}",
-                bound=lineage[0].bound,
-            )
-        return next((g.key.generation for g in lineage if g.first_step <= request.step), lineage[-1].key.generation)
+        return start_of(self._store.generations.lineage(named), request)
 
 
 def _still_open(generation: GenerationRecord) -> GenerationRecord:
@@ -160,6 +164,9 @@ def _check_request(request: JoinRequest) -> None:
         raise BadRequestError(f"step must be at least 0, got {request.step}")
     if request.parent < 0 and request.step != 0:
         raise BadRequestError(f"step must be 0 without a parent generation, got {request.step}")
+    skip = Skip.of(request.skip)
+    if len(skip) and skip.first < request.step:
+        raise BadRequestError(f"skip must begin at step {request.step} or after it, got {request.skip}")
 
 
 def _open_reply(spec: RunSpec, generation: GenerationRecord, coords: dict[str, int]) -> JoinReply:
@@ -173,4 +180,5 @@ def _open_reply(spec: RunSpec, generation: GenerationRecord, coords: dict[str, i
         layout=spec.batch.layout.value,
         rows=spec.batch.rows,
         tp_mode=spec.mesh.tp_mode.value,
+        skip=generation.skip.as_list(),
     )

@@ -113,6 +113,8 @@ def _disagreement(entry: Entry, other: Entry) -> str:
         ("resumes at step {}", mine.step, theirs.step),
         ("resumes from generation {}", mine.parent, theirs.parent),
         ("has the mesh {}", entry.mesh, other.mesh),
+        ("has replay={}", mine.replay, theirs.replay),
+        ("skips the steps {}", mine.skip, theirs.skip),
     )
     for says, here, there in pairs:
         if here != there:

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from loadmaster_flight.wire.control import (
     CreateRunRequest,
+    GenerationView,
     JoinReply,
     JoinRequest,
     LeftOutView,
@@ -51,6 +52,11 @@ def _add_runs(router: APIRouter, runs: RunService) -> None:
     def read_sources(run: str) -> list[SourceView]:
         """The sources of a run, with the counts that are known by now."""
         return runs.sources(run)
+
+    @router.get("/runs/{run}/generations")
+    def read_generations(run: str) -> list[GenerationView]:
+        """Every life of the run's streams, oldest first: forks name their parent."""
+        return runs.generations(run)
 
     @router.get("/runs/{run}/definition")
     def read_definition(run: str) -> CreateRunRequest:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.control import (
     CreateRunRequest,
+    GenerationView,
     LeftOutView,
     RunView,
     SourceView,
@@ -94,6 +95,11 @@ class RunService:
         state, reason = (found[0].state.value, found[0].reason) if found else (IDLE, "")
         revision = self._store.runs.revision(run)
         return RunView(run=run, state=state, reason=reason, revision=revision, streams=spec.stream_names)
+
+    def generations(self, run: str) -> list[GenerationView]:
+        """Every life of the run's streams, by stream: what it went on from, where, on which mesh, and how."""
+        self._store.runs.definition(run)
+        return [_generation_view(generation) for generation in self._store.generations.of_run(run)]
 
     def sources(self, run: str) -> list[SourceView]:
         """The sources of a run, in ordinal order, with the counts that are known by now."""
@@ -217,6 +223,27 @@ def _source_view(manifest: SourceManifest, counts: SourceCounts) -> SourceView:
         num_rows=counts.num_rows,
         epoch_samples=counts.epoch_samples,
         epoch_tokens=counts.epoch_tokens,
+    )
+
+
+def _generation_view(generation: GenerationRecord) -> GenerationView:
+    return GenerationView(
+        stream=generation.key.stream,
+        generation=generation.key.generation,
+        parent=generation.parent,
+        first_step=generation.first_step,
+        mesh=generation.mesh,
+        world_size=generation.world_size,
+        state=generation.state.value,
+        reason=generation.reason,
+        planned=generation.planned,
+        bound=generation.bound,
+        acknowledged=generation.acknowledged,
+        replay_until=generation.replay_until,
+        skip=generation.skip.as_list(),
+        held_from=generation.held_from,
+        end_step=generation.end_step,
+        opened_at=generation.opened_at,
     )
 
 

@@ -9,10 +9,12 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.errors import GoneError, NotFoundError
+from loadmaster_flight.wire.skipping import Skip
 
 from .database import Database
 from .models import GenerationRow, MemberRow, RunRow, StreamRow
 from .records import GenerationKey, GenerationRecord, GenerationState, NewGeneration, StreamKey
+from .replaying import copy_replayed
 
 
 class GenerationRepository:
@@ -22,7 +24,11 @@ class GenerationRepository:
         self._database = database
 
     def open(self, key: StreamKey, new: NewGeneration) -> GenerationRecord:
-        """Open the next generation of a stream and fence all older ones, in one transaction."""
+        """Open the next generation of a stream and fence all older ones, in one transaction.
+
+        What is replayed of a parent on the same mesh is in its log from the beginning, and bound: nothing need be
+        planned before the ranks read it.
+        """
         with self._database.writing() as session:
             lock_run(session, key.run)
             stream = _stream(session, key)
@@ -31,6 +37,7 @@ class GenerationRepository:
             session.add(row)
             session.flush()
             session.add_all(_members(row, new.nonces))
+            copy_replayed(session, row)
             stream.generation = row.generation
             return _record(row)
 
@@ -69,6 +76,13 @@ class GenerationRepository:
             stream = _stream(session, key)
             row = session.get(GenerationRow, (key.run, key.stream, stream.generation))
         return None if row is None else _record(row)
+
+    def of_run(self, run: str) -> list[GenerationRecord]:
+        """All generations of a run, fenced ones too, ordered by stream and number."""
+        statement = select(GenerationRow).where(GenerationRow.run == run)
+        with self._database.reading() as session:
+            rows = session.scalars(statement.order_by(GenerationRow.stream, GenerationRow.generation))
+            return [_record(row) for row in rows]
 
     def current(self) -> list[GenerationRecord]:
         """All generations that are not fenced, ordered by run, stream."""
@@ -204,9 +218,9 @@ def _new_row(key: StreamKey, number: int, new: NewGeneration) -> GenerationRow:
         bound=new.first_step,
         acknowledged=new.first_step,
         end_step=None,
-        replay_until=None,
-        skip_first=new.first_step,
-        skip_last=new.first_step,
+        replay_until=new.replay_until,
+        skip_first=new.skip.first,
+        skip_last=new.skip.last,
         held_from=new.first_step,
         created_at=time.time(),
     )
@@ -233,4 +247,8 @@ def _record(row: GenerationRow) -> GenerationRecord:
         bound=row.bound,
         acknowledged=row.acknowledged,
         end_step=row.end_step,
+        replay_until=row.replay_until,
+        skip=Skip(first=row.skip_first, last=row.skip_last),
+        held_from=row.held_from,
+        opened_at=row.created_at,
     )

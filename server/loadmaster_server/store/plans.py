@@ -37,7 +37,7 @@ class PlanRepository:
         """Append the next step, with what it rests on, in one transaction.
 
         Args:
-            key: Generation whose next step it is.
+            key: Generation whose next step it is. A step that it replays is bound at once.
             plan: The step.
             checkpoint: The planner's state after it, when this is a step to keep it at.
             verdicts: Samples that were left out on the way; those journaled before are passed over.
@@ -53,6 +53,8 @@ class PlanRepository:
             if checkpoint is not None:
                 session.add(CheckpointRow(**_place(key), step=plan.step + 1, state=checkpoint))
             generation.planned = plan.step + 1
+            if plan.step < (generation.replay_until or 0):
+                generation.bound = max(generation.bound, plan.step + 1)
             if plan.is_final:
                 generation.end_step = plan.step + 1
 

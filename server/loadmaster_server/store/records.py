@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.skipping import Skip
 
 
 class GenerationState(StrEnum):
@@ -95,6 +96,10 @@ class GenerationRecord:
         mesh: Axis name -> size, slowest axis first.
         code: Stable code of the error that paused or failed it, with its sentence in `reason`.
         end_step: Where the stream ends; None until that is planned.
+        replay_until: Steps below this are planned as the parent had them, and bound at once; None: it plans anew.
+        skip: Steps that are planned and never served.
+        held_from: The first step that a later generation can go on from.
+        opened_at: Seconds since 1970.
     """
 
     key: GenerationKey
@@ -110,6 +115,10 @@ class GenerationRecord:
     bound: int
     acknowledged: int
     end_step: int | None
+    replay_until: int | None = None
+    skip: Skip = field(default_factory=Skip)
+    held_from: int = 0
+    opened_at: float = 0.0
 
     @property
     def dp(self) -> int:
@@ -119,12 +128,19 @@ class GenerationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGeneration:
-    """What the ranks of a rendezvous agreed on. `nonces` has one word a rank, in order."""
+    """What the ranks of a rendezvous agreed on. `nonces` has one word a rank, in order.
+
+    Attributes:
+        replay_until: The parent's steps below this are bound again at once; None: nothing is.
+        skip: Steps that are left out.
+    """
 
     parent: int
     first_step: int
     mesh: dict[str, int]
     nonces: list[str]
+    replay_until: int | None = None
+    skip: Skip = field(default_factory=Skip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
