@@ -108,6 +108,8 @@ class GPT(nn.Module):
             return x_TE
         pixels = vision.normalise(images.pixel_values.to(x_TE.device), images.mean, images.std)
         pictures_KE = self.images(pixels.reshape(-1, self.images.in_features))  # merged patches lie side by side
+        if images.is_hybrid:  # strategy vlm_hybrid: this rank encoded pictures of others
+            pictures_KE = encoder.exchange(pictures_KE, microbatch, dist.group.WORLD)
         return encoder.merge(x_TE, pictures_KE, microbatch)
 
     def forward(self, microbatch: Any) -> Tensor:
