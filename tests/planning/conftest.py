@@ -21,12 +21,16 @@ MAX_REFUSALS = 200
 
 @dataclass
 class FakeSource:
-    """`lengths[i]` tokens for sample i (shard = i // rows_per_shard); 0: skipped, negative: bad."""
+    """`lengths[i]` tokens for sample i (shard = i // rows_per_shard); 0: skipped, negative: bad.
+
+    `patches[i]` has the units of its media, where it has any.
+    """
 
     lengths: Sequence[int]
     lanes: int = 2
     rows_per_shard: int = 16
     spans: dict[int, list[int]] = field(default_factory=dict)
+    patches: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._epochs: dict[int, list[list[dict[str, object]]]] = {}
@@ -62,7 +66,7 @@ class FakeSource:
         reason = {Verdict.SKIPPED: "empty text", Verdict.BAD: "invalid UTF-8"}.get(verdict)
         row = {"lane": lane, "unit_index": unit, "block_index": 0, "shard": shard, "block": 0, "pos": pos, "row": pos}
         row |= {"verdict": int(verdict), "reason": reason, "num_tokens": max(n, 0), "size_bytes": 0}
-        return row | {"loss_spans": self.spans.get(i)}
+        return row | {"loss_spans": self.spans.get(i), "image_patches": self.patches.get(i)}
 
     def answer(self, demand: Demand, lane_at: int) -> pa.RecordBatch:
         """Rows for one of the demand's cursors, with the lane's end if they reach it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import InternalError
+from loadmaster_server.planning.columns import nothing
 from loadmaster_server.planning.conservation import check_step
 from loadmaster_server.planning.pieces import FIRST, POS, SAMPLE_TOKENS, TOKENS, VALID, PieceTable, cut_to
 from loadmaster_server.planning.rules import StepShape
@@ -22,7 +24,7 @@ def _pieces(*tokens: int) -> PieceTable:
     values[:, POS] = np.arange(len(tokens))
     values[:, TOKENS] = values[:, SAMPLE_TOKENS] = tokens
     values[:, VALID] = np.array(tokens) - 1
-    return PieceTable(values_NP=values, spans_N=np.full(len(tokens), None))
+    return PieceTable(values_NP=values, spans_N=nothing(len(tokens)), patches_N=nothing(len(tokens)))
 
 
 def _shape(layout: Layout = Layout.PACK, rows: int = 1) -> StepShape:
@@ -75,9 +77,9 @@ def test_check_when_the_step_is_final_then_bins_may_be_empty() -> None:
 
 def test_check_when_a_part_is_lost_or_loses_its_loss_then_it_fails() -> None:
     parts = cut_to(_take(0, 1, 2), 32)
-    moved = PieceTable(values_NP=parts.values_NP.copy(), spans_N=parts.spans_N)
+    moved = replace(parts, values_NP=parts.values_NP.copy())
     moved.values_NP[1, FIRST] += 1
-    masked = PieceTable(values_NP=parts.values_NP.copy(), spans_N=parts.spans_N)
+    masked = replace(parts, values_NP=parts.values_NP.copy())
     masked.values_NP[1, VALID] -= 1
     for pieces in (moved, masked):
         with pytest.raises(InternalError, match="must be those offered"):

@@ -26,7 +26,8 @@ def _rows(lane: int, first: int, num: int, *, per_block: int = 3, ends: bool = F
     values[:num, UNIT], values[:num, BLOCK_INDEX] = np.divmod(place // per_block, 2)
     values[:num, POS], values[:num, TOKENS] = place % per_block, 1
     values[:, LANE], values[num:, VERDICT] = lane, Verdict.LANE_END
-    return RowTable(values_NF=values, spans_N=np.full(num + ends, None), reasons_N=np.full(num + ends, None))
+    none = np.full(num + ends, None)
+    return RowTable(values_NF=values, spans_N=none, reasons_N=none, patches_N=none)
 
 
 def _round_robin(counts: list[int], per_block: int = 3) -> list[tuple[int, ...]]:

@@ -44,7 +44,7 @@ def test_state_when_written_and_read_then_the_bytes_are_equal_and_few(
     [
         (lambda data: b"PK" + data, "must begin with b'LMPS'"),
         (lambda data: data[:6], "must begin with"),
-        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 3, got 99"),
+        (lambda data: data[:4] + bytes([99]) + data[5:], "must have version 4, got 99"),
         (lambda data: data[:-9], "cannot be read"),
         (lambda data: data[:5] + b"\xff" * 8 + data[13:], "cannot be read: size must be <="),
     ],

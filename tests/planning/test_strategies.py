@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from loadmaster_flight.spec import Layout
 from loadmaster_server.planning import ClientPlaceTree, DGraph
 from loadmaster_server.planning.placement import run_strategy
+from loadmaster_server.planning.primitives import Placement
 from loadmaster_server.planning.strategies import (
     BUILT_IN,
     bins_by_cost,
@@ -116,9 +117,30 @@ def test_vlm_hybrid_when_run_then_images_and_documents_are_even_each_by_their_ow
     placement = run_strategy(vlm_hybrid, graph)
     assert _rank_excess(graph, placement.bin_N) <= 1.02
     assert placement.image_axis == "world"
+    load_MW, largest_M = _encoder_loads(graph, placement)
+    assert (load_MW.max(axis=1) <= 1.02 * np.maximum(load_MW.mean(axis=1), largest_M)).all()
+
+
+def test_vlm_hybrid_when_there_are_many_images_then_ranks_are_even_over_the_step_and_in_every_microbatch() -> None:
+    rng = np.random.default_rng(2)
+    tokens = lognormal(int(4 * 8 * C * 0.95), capacity=C)
+    images = [(int(i), int(n)) for i in range(len(tokens)) for n in rng.integers(64, 2048, 8)]
+    graph = make_graph(tokens, mesh={"dp": 4, "tp": 2}, num_bins=32, capacity=C, images=images)
+    load_MW, _ = _encoder_loads(graph, run_strategy(vlm_hybrid, graph))
+    assert (load_MW.max(axis=1) <= 1.06 * load_MW.mean(axis=1)).all()
+    assert load_MW.sum(axis=0).max() <= 1.02 * load_MW.sum(axis=0).mean()
+
+
+def _encoder_loads(graph: DGraph, placement: Placement) -> tuple[np.ndarray, np.ndarray]:
+    """Cost of each index of microbatches on each rank, (M, W), and the largest image of each index, (M,)."""
     assert placement.consumer_K is not None
-    load_W = np.bincount(placement.consumer_K, weights=graph.encoder_cost(patches), minlength=16)
-    assert load_W.max() <= 1.05 * load_W.mean()
+    cost_K = graph.encoder_cost(graph.images.patches_K)
+    index_K = placement.bin_N[graph.images.node_K] % graph.bins_per_rank
+    load_MW = np.zeros((graph.bins_per_rank, graph.tree.world_size))
+    np.add.at(load_MW, (index_K, placement.consumer_K), cost_K)
+    largest_M = np.zeros(graph.bins_per_rank)
+    np.maximum.at(largest_M, index_K, cost_K)
+    return load_MW, largest_M
 
 
 def test_vlm_hybrid_when_there_are_no_images_then_the_text_is_balanced_alone() -> None:

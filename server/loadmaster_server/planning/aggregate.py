@@ -1,6 +1,6 @@
 """A placed step's graph in few numbers, to be kept beside its plan, which knows places but no lengths.
 
-# N = pieces, S = sources, L = lanes of all sources, D = dp ranks, R = groups of neighbouring ranks
+# N = pieces, K = images, S = sources, L = lanes of all sources, D = dp ranks, R = groups of neighbouring ranks
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .cost import integer_costs
 from .dgraph import DGraph
 from .rows import Int64Array
 
@@ -33,8 +34,9 @@ def aggregate(graph: DGraph, lane_N: Int64Array, lanes: Sequence[int]) -> dict[s
         lanes: Lanes of each source.
 
     Returns:
-        method; source_cost (S,); rank_tokens and rank_cost (R,); and, where they are few, cell_tokens and cell_cost
-        (L * D,), lanes of all sources in order, all ranks of a lane together.
+        method; source_cost (S,); rank_tokens and rank_cost (R,); where they are few, cell_tokens and cell_cost
+        (L * D,), lanes of all sources in order, all ranks of a lane together; and, where the step has any, images (see
+        `_images`).
     """
     num_ranks = graph.tree.size("dp")
     rank_N = graph.bin_N // graph.bins_per_rank
@@ -51,7 +53,25 @@ def aggregate(graph: DGraph, lane_N: Int64Array, lanes: Sequence[int]) -> dict[s
         cell_N = (first_S[graph.nodes.source_N] + lane_N) * num_ranks + rank_N
         tree["cell_tokens"] = _sum(graph.nodes.tokens_N, cell_N, num_cells)
         tree["cell_cost"] = _cost(graph, cell_N, num_cells)
+    if len(graph.images):
+        tree["images"] = _images(graph)
     return tree
+
+
+def _images(graph: DGraph) -> dict[str, object]:
+    """Images by the rank of the mesh that encodes them: number, patches and encoder cost, (groups of ranks,) each.
+
+    `is_hybrid` tells whether the strategy placed them by themselves. Costs are in millionths of the encoder's.
+    """
+    num_ranks, patches_K = graph.tree.world_size, graph.images.patches_K
+    num_groups = rank_groups(num_ranks)
+    group_K = graph.image_rank_K * num_groups // num_ranks
+    return {
+        "is_hybrid": graph.encoder_K is not None,
+        "rank_images": _sum(np.ones_like(patches_K), group_K, num_groups),
+        "rank_patches": _sum(patches_K, group_K, num_groups),
+        "rank_cost": _shares(integer_costs(graph.encoder_cost, patches_K), group_K, num_groups),
+    }
 
 
 def _sum(value_N: Int64Array, index_N: Int64Array, num: int) -> list[int]:
@@ -60,7 +80,10 @@ def _sum(value_N: Int64Array, index_N: Int64Array, num: int) -> list[int]:
 
 
 def _cost(graph: DGraph, index_N: Int64Array, num: int) -> list[int]:
-    cost_N = graph.cost_N if graph.cost_N is not None else graph.nodes.tokens_N
+    return _shares(graph.cost_N if graph.cost_N is not None else graph.nodes.tokens_N, index_N, num)
+
+
+def _shares(cost_N: Int64Array, index_N: Int64Array, num: int) -> list[int]:
     share = np.bincount(index_N, weights=cost_N, minlength=num) * (COST_UNIT / max(int(cost_N.sum()), 1))
     rounded: list[int] = np.rint(share).astype(np.int64).tolist()
     return rounded

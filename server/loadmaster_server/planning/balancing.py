@@ -90,6 +90,27 @@ def _mountain(num: int) -> Int64Array:
     return np.array(middle_out, np.int64)
 
 
+def lightest_each(cost_N: Int64Array, index_N: Int64Array, speed_K: Float64Array) -> Int64Array:
+    """`lightest_first` for each index by itself, int64 (N,).
+
+    So that the sum over the indexes is even, too, consumers of one speed exchange what they got of an index: who has
+    least of the earlier ones takes most.
+    """
+    place_N, sum_K = np.empty(len(cost_N), np.int64), np.zeros(len(speed_K))
+    for index in np.unique(index_N).tolist():
+        at = np.flatnonzero(index_N == index)
+        share_N = lightest_first(cost_N[at], speed_K)
+        load_K = np.bincount(share_N, weights=cost_N[at], minlength=len(speed_K))
+        taker_K = np.empty(len(speed_K), np.int64)
+        for speed in np.unique(speed_K):
+            alike = np.flatnonzero(speed_K == speed)
+            most_first, least_first = (np.argsort(key[alike], kind="stable") for key in (-load_K, sum_K))
+            taker_K[alike[most_first]] = alike[least_first]
+        place_N[at] = taker_K[share_N]
+        sum_K[taker_K] += load_K
+    return place_N
+
+
 def lightest_first(cost_N: Int64Array, speed_K: Float64Array, room: int | None = None) -> Int64Array:
     """The costliest to the consumer whose work so far takes least time; ties to the lower index. int64 (N,).
 

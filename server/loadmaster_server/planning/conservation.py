@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import InternalError
+from loadmaster_flight.wire.step_plan import Units
 
-from .columns import Int64Array
+from .columns import Int64Array, flat
 from .pieces import FIRST, SAMPLE_KEY, TOKENS, VALID, PieceTable, canonical_order, join_neighbours
 from .rules import StepShape
 
@@ -46,6 +47,30 @@ def check_step(
             )
 
 
+def check_units(placed: PieceTable, units: Units, world_size: int, step: int) -> None:
+    """Check that every unit of media of the placed pieces goes to exactly one rank that there is.
+
+    Raises:
+        InternalError: Names the step, the rule and the numbers.
+    """
+    at_M, count_M, patches = flat(placed.patches_N)
+    want_N = np.zeros(len(placed), np.int64)
+    want_N[at_M] = count_M
+    if len(units.rank_U) != len(patches) or (units.piece_U[1:] < units.piece_U[:-1]).any():
+        raise InternalError(f"step {step}: {len(patches)} units must be placed in order, got {len(units.rank_U)}")
+    got_N = np.bincount(units.piece_U, minlength=len(placed))
+    if len(got_N) != len(want_N) or (got_N != want_N).any():
+        i = int(np.argmax(got_N[: len(want_N)] != want_N))
+        raise InternalError(f"step {step}: piece {i} must have {want_N[i]} units placed, got {got_N[i]}")
+    wrong_U = np.flatnonzero((units.rank_U < 0) | (units.rank_U >= world_size))
+    if len(wrong_U):
+        u = int(wrong_U[0])
+        raise InternalError(
+            f"step {step}: units must be encoded by ranks in [0, {world_size}), got {units.rank_U[u]} for one of piece "
+            f"{units.piece_U[u]}"
+        )
+
+
 def _check_same(before: PieceTable, after: Sequence[PieceTable], step: int) -> None:
     """Equal as multisets of tokens of samples, with their loss, however these are cut."""
     if _mark(before) != sum(map(_mark, after)) & _ALL_BITS:
@@ -62,17 +87,34 @@ def _mark(pieces: PieceTable) -> int:
     Two different multisets have the same sum with a chance of 2**-64; sorting a million pieces takes ten times as long.
     """
     values_PN = pieces.values_NP.T.view(np.uint64)
-    return sum(_mark_chunk(values_PN[:, at : at + _CHUNK]) for at in range(0, len(pieces), _CHUNK)) & _ALL_BITS
+    mark = sum(_mark_chunk(values_PN[:, at : at + _CHUNK]) for at in range(0, len(pieces), _CHUNK))
+    return (mark + _mark_media(pieces)) & _ALL_BITS
 
 
 def _mark_chunk(values_PN: npt.NDArray[np.uint64]) -> int:
-    sample_N = np.full(values_PN.shape[1], _ODD[0])  # _mix(0) is 0
-    for column, odd in zip(SAMPLE_KEY, _ODD, strict=True):
-        sample_N += values_PN[column] * odd
+    sample_N = _samples(values_PN)
     first_N = sample_N + values_PN[FIRST] * _ODD[-1]
     stop_N = first_N + values_PN[TOKENS] * _ODD[-1]
     mark_N = _mix(stop_N) - _mix(first_N) + _mix(sample_N) * values_PN[VALID]
     return int(mark_N.sum(dtype=np.uint64))
+
+
+def _samples(values_PN: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    sample_N = np.full(values_PN.shape[1], _ODD[0])  # _mix(0) is 0
+    for column, odd in zip(SAMPLE_KEY, _ODD, strict=True):
+        sample_N += values_PN[column] * odd
+    return sample_N
+
+
+def _mark_media(pieces: PieceTable) -> int:
+    """The same for the media: samples that have any, how many units, and the sum of their patches."""
+    at_M, count_M, patches = flat(pieces.patches_N)
+    if not len(at_M):
+        return 0
+    sum_M = np.bincount(np.repeat(np.arange(len(at_M)), count_M), weights=patches, minlength=len(at_M))
+    media_M = (sum_M.astype(np.uint64) << np.uint64(24)) + count_M.astype(np.uint64) + np.uint64(1)
+    sample_M = _mix(_samples(np.ascontiguousarray(pieces.values_NP[at_M].T).view(np.uint64)))
+    return int((_mix(sample_M + media_M)).sum(dtype=np.uint64))
 
 
 def _mix(value_N: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from loadmaster_flight.wire.errors import NotFoundError
 
 from . import primitives
-from .cost import CostModel
+from .cost import CostModel, integer_costs
 from .nodes import Edges, Images, Modality, Nodes, NodeState, edges_between
 from .place_tree import ClientPlaceTree
 from .primitives import Placement
@@ -24,12 +24,17 @@ from .rules import StepShape
 
 CostFunction = Callable[[Int64Array], npt.ArrayLike]
 """From the tokens of each piece (image: patches), int64 (N,), to its cost, (N,), finite and not negative."""
-Place = Literal["source", "packed", "bin", "rank"]
+Place = Literal["source", "packed", "bin", "rank", "encoder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """The way of one piece. `rank`, `microbatch` and `leaves` are None until it is placed."""
+    """The way of one piece. `rank`, `microbatch` and `leaves` are None until it is placed.
+
+    Attributes:
+        patches: Of each unit of its media.
+        encoders: The rank of the mesh that encodes each unit; None until it is placed.
+    """
 
     source: str
     sample: tuple[int, ...]
@@ -39,6 +44,8 @@ class Lineage:
     rank: int | None
     microbatch: int | None
     leaves: tuple[int, ...] | None
+    patches: tuple[int, ...]
+    encoders: tuple[int, ...] | None
     state: str
 
 
@@ -58,6 +65,9 @@ class DGraph:
         modality: What the primitives are about: text unless the graph was restricted.
         cost_N: Shape (N,) or (K,), int64 cost of each piece (image) once `cost` was given.
         place_N: Shape (N,) bins or (K,) consumers, int64, once `balance` was called.
+        document_bin_N: Shape (N,), int64, where the documents were when the graph was restricted to images.
+        encoder_K: Shape (K,), int64, the rank that encodes each image, once these are placed by themselves; None: each
+            goes with its document.
     """
 
     shape: StepShape
@@ -74,6 +84,8 @@ class DGraph:
     group_size: int | None = None
     cost_N: Int64Array | None = None
     place_N: Int64Array | None = None
+    document_bin_N: Int64Array | None = None
+    encoder_K: Int64Array | None = None
     method: str = "packed"
     broadcasts: tuple[str, ...] = ()
 
@@ -92,8 +104,9 @@ class DGraph:
     @property
     def bin_N(self) -> Int64Array:
         """Bin of each piece as it stands, int64 (N,): as packed until it is placed."""
-        is_placed = self.place_N is not None and self.modality is Modality.TEXT
-        return self.place_N if is_placed and self.place_N is not None else self.nodes.packed_N
+        if self.place_N is not None and self.modality is Modality.TEXT:
+            return self.place_N
+        return self.nodes.packed_N if self.document_bin_N is None else self.document_bin_N
 
     @property
     def tokens_N(self) -> Int64Array:
@@ -143,8 +156,9 @@ class DGraph:
         Args:
             method: `lpt`: even out. `aligned`: order each rank's microbatches by cost, so that those of an index are
                 alike on all ranks.
-            level: `microbatch`: pieces go to ranks and microbatches. `rank`: packed microbatches go to ranks as they
-                are (images: to consumers).
+            level: `microbatch`: pieces go to ranks and microbatches; images to consumers, those of every index of
+                microbatches evenly, as ranks that send each other what they encoded meet in each. `rank`: packed
+                microbatches go to ranks as they are; images to consumers, evenly over the whole step.
 
         Raises:
             SpecError: `distribute` or `cost` is missing, or the method or level is unknown.
@@ -172,11 +186,18 @@ class DGraph:
     # restriction, lineage, edges
 
     def restrict(self, modality: str) -> DGraph:
-        """The graph of one modality alone, with nothing distributed, costed or placed yet."""
+        """The graph of one modality alone, with nothing distributed, costed or placed yet.
+
+        Images of a graph whose text is balanced know the microbatches of their documents.
+        """
         if modality not in list(Modality):
             rule = f"restrict must name one of {[m.value for m in Modality]}, got {modality!r}"
             raise primitives.fault(self, rule)
-        return replace(self, modality=Modality(modality), axis=None, group_size=None, cost_N=None, place_N=None)
+        bin_N = self.bin_N if modality == Modality.IMAGE else None
+        return replace(
+            self, modality=Modality(modality), axis=None, group_size=None, cost_N=None, place_N=None,
+            document_bin_N=bin_N,
+        )  # fmt: skip
 
     def placed(self, bin_N: Int64Array) -> DGraph:
         """The graph with every piece in its bin, in the state planned."""
@@ -192,9 +213,32 @@ class DGraph:
         return replace(self, nodes=self.nodes.advanced(to, np.arange(len(self.nodes)) if at is None else at))
 
     def edges(self, start: Place, end: Place) -> Edges:
-        """Aggregated edges of the text: source -> packed -> bin -> rank. Cost is 0 where none was given."""
+        """Aggregated edges of the text: source -> packed -> bin -> rank. Cost is 0 where none was given.
+
+        With `encoder` at an end they are those of the images: to the rank that encodes each. `pieces_E` counts images,
+        `tokens_E` patches, and the cost is the encoder's.
+        """
+        if "encoder" in (start, end):
+            return self._image_edges(start, end)
         costs_N = self.cost_N if self.cost_N is not None else np.zeros(len(self.nodes), np.int64)
         return edges_between(self._place_of(start), self._place_of(end), self.nodes.tokens_N, costs_N)
+
+    def _image_edges(self, start: Place, end: Place) -> Edges:
+        images = self.images
+        start_K, end_K = (
+            self.image_rank_K if kind == "encoder" else self._place_of(kind)[images.node_K] for kind in (start, end)
+        )
+        return edges_between(start_K, end_K, images.patches_K, integer_costs(self.encoder_cost, images.patches_K))
+
+    @property
+    def image_rank_K(self) -> Int64Array:
+        """Rank of the mesh that encodes each image, int64 (K,); of those that go with their documents the first one
+        of the dp rank.
+        """
+        if self.encoder_K is not None:
+            return self.encoder_K
+        rank_K = (self.bin_N // self.bins_per_rank)[self.images.node_K]
+        return np.asarray(self.tree.consumers("dp")[rank_K, 0], np.int64)
 
     def _place_of(self, kind: Place) -> Int64Array:
         if kind == "source":
@@ -208,6 +252,7 @@ class DGraph:
         if self.place_N is not None and self.modality is Modality.TEXT:
             place = divmod(int(self.place_N[i]), self.bins_per_rank)
         key = [int(value) for value in nodes.key_N6[i]]
+        images = self.images.of_node(i)
         return Lineage(
             source=self.source_names[key[0]],
             sample=tuple(key[:5]),
@@ -217,6 +262,8 @@ class DGraph:
             rank=place[0] if place else None,
             microbatch=place[1] if place else None,
             leaves=tuple(self.tree.consumers("dp")[place[0]].tolist()) if place else None,
+            patches=tuple(self.images.patches_K[images].tolist()),
+            encoders=tuple(self.image_rank_K[images].tolist()) if place else None,
             state=NodeState(nodes.state_N[i]).name.lower(),
         )
 
@@ -238,6 +285,9 @@ class DGraph:
             return f"{text}, {way.state}"
         text += f"; {way.state} by {self.strategy or self.method} ({self.method}) on dp rank {way.rank} "
         text += f"(ranks {', '.join(map(str, way.leaves))}), microbatch {way.microbatch}"
+        if way.patches:
+            pairs = zip(way.patches, way.encoders or (), strict=False)
+            text += f"; images: {', '.join(f'{patches} patches on rank {rank}' for patches, rank in pairs)}"
         if self.cost_N is None:
             return text
         bin_cost_B = primitives.sums(self.cost_N, self.place_N, self.num_bins)

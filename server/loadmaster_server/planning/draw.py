@@ -113,7 +113,7 @@ class _Drawing:
             counts_pieces=shape.layout is Layout.PAD,
             counts_samples=counts_samples,
         )
-        self._longest = shape.row_len if shape.skips_long else None
+        self._limits = shape.limits
         self._heads = dict(earlier.heads)
         self._is_live_S = [not self._heads.get(feed.source, feed.state).is_exhausted for feed in feeds]
         self._parts: list[PieceTable] = [earlier.pieces]
@@ -129,7 +129,7 @@ class _Drawing:
     def run(self, amount: int) -> None:
         while amount > 0 and self._has_sources and not self._is_stopped:
             sources = [s for s, weight in enumerate(self._now_S) if weight]
-            stocks = [self._feeds[s].stock(self._head(s), longest=self._longest) for s in sources]
+            stocks = [self._feeds[s].stock(self._head(s), self._limits) for s in sources]
             offers = self._offers(sources, stocks)
             start_S = offers.place_S.copy()
             drawn = draw_fairly(offers, self._rules, amount)
@@ -179,7 +179,8 @@ class _Drawing:
         )
         values_MP[order_M, FROM_ROW] = np.concatenate([rows.values_NF[:, TAKEN_OVER].T for rows in parts], axis=1).T
         spans_N = _scattered(join_objects([rows.spans_N for rows in parts]), order_M)
-        pieces = PieceTable(values_NP=values_MP, spans_N=spans_N)
+        patches_N = _scattered(join_objects([rows.patches_N for rows in parts]), order_M)
+        pieces = PieceTable(values_NP=values_MP, spans_N=spans_N, patches_N=patches_N)
         count_parts(pieces, np.flatnonzero(drawn.tokens_M != values_MP[:, SAMPLE_TOKENS]))
         self._parts.append(pieces)
 
@@ -201,7 +202,7 @@ class _Drawing:
         """
         missing: list[int] = []
         for source in starved:
-            if not self._feeds[source].peek(self._heads[source], longest=self._longest) and not missing:
+            if not self._feeds[source].peek(self._heads[source], self._limits) and not missing:
                 return source
             missing.append(source)
         if missing:
@@ -232,9 +233,9 @@ class _Drawing:
         )
 
 
-def _scattered(spans_M: ObjectArray, order_M: Int64Array) -> ObjectArray:
-    if is_nothing(spans_M):
-        return spans_M
-    scattered_M = np.empty_like(spans_M)
-    scattered_M[order_M] = spans_M
+def _scattered(objects_M: ObjectArray, order_M: Int64Array) -> ObjectArray:
+    if is_nothing(objects_M):
+        return objects_M
+    scattered_M = np.empty_like(objects_M)
+    scattered_M[order_M] = objects_M
     return scattered_M

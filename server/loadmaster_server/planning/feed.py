@@ -13,10 +13,11 @@ from loadmaster_flight.wire.errors import DataError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 
 from .bad_rows import BadRows
-from .columns import Int64Array
+from .columns import Int64Array, take_objects
 from .demand import Demand
 from .epoch_counts import NOTHING, EpochCounts, count_epochs
 from .lanes import NEXT_ROW, EpochLanes
+from .limits import BoolArray, LengthLimits
 from .rows import CURSOR, EPOCH, LANE, TOKENS, VERDICT, RowTable
 from .rules import SourceRules
 
@@ -163,6 +164,7 @@ class SourceFeed:
         self.rows = rows
         self._ok_N = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.OK)
         self._ok_tokens_N = rows.values_NF[self._ok_N, TOKENS]
+        self._ok_patches_N = take_objects(rows.patches_N, self._ok_N)
         self._last_epoch = int(rows.values_NF[-1, EPOCH]) if len(rows) else 0
         self._begin()
 
@@ -170,7 +172,7 @@ class SourceFeed:
         """The next draw begins at the state; with hundreds of sources most of them are not drawn from in a step."""
         state = self.state
         self._head = Head(offset=state.head_offset, yielded_epoch=state.yielded_epoch, is_exhausted=state.is_exhausted)
-        self._stock: tuple[Head, int | None, Stock] | None = None
+        self._stock: tuple[Head, LengthLimits, Stock] | None = None
 
     # -- drawing
 
@@ -178,16 +180,17 @@ class SourceFeed:
         """A fresh draw position at the committed state."""
         return self._head
 
-    def stock(self, head: Head, *, longest: int | None) -> Stock:
+    def stock(self, head: Head, limits: LengthLimits) -> Stock:
         """Samples that may be drawn without another look, as far as they have arrived; see `peek`."""
-        if self._stock is None or self._stock[0] is not head or self._stock[1] != longest:
-            self._stock = (head, longest, self._stock_from(head, longest))
+        if self._stock is None or self._stock[0] is not head or self._stock[1] != limits:
+            self._stock = (head, limits, self._stock_from(head, limits))
         return self._stock[2]
 
-    def _stock_from(self, head: Head, longest: int | None) -> Stock:
+    def _stock_from(self, head: Head, limits: LengthLimits) -> Stock:
         tokens_K, place_K = self._ok_tokens_N[head.place :], None
-        if longest is not None and len(tokens_K) and tokens_K.max() > longest:
-            at_K = np.flatnonzero(tokens_K <= longest)
+        left_out_K = limits.left_out(tokens_K, self._ok_patches_N[head.place :])
+        if left_out_K is not None:
+            at_K = np.flatnonzero(~left_out_K)
             place_K, tokens_K = at_K + head.place, tokens_K[at_K]
         stock = Stock(tokens_K=tokens_K, first=head.place, place_K=place_K)
         if self._bad.paused_at is None and self._last_epoch <= head.yielded_epoch + 1:
@@ -203,7 +206,7 @@ class SourceFeed:
         skips_K = np.flatnonzero(epoch_K > np.append(head.yielded_epoch, epoch_K[:-1]) + 1)
         return min(stop, int(skips_K[0])) if len(skips_K) else stop
 
-    def peek(self, head: Head, *, longest: int | None) -> bool:
+    def peek(self, head: Head, limits: LengthLimits) -> bool:
         """Look at what follows when a head's stock is used up.
 
         Returns:
@@ -213,15 +216,14 @@ class SourceFeed:
             DataError: A whole epoch yields no piece.
             RunPausedError: Too many bad rows on the way there.
         """
-        place = head.place
-        while longest is not None and place < len(self._ok_N) and self._ok_tokens_N[place] > longest:
-            place += 1
+        left_out_K = limits.left_out(self._ok_tokens_N[head.place :], self._ok_patches_N[head.place :])
+        place = head.place if left_out_K is None else head.place + int(np.append(left_out_K, False).argmin())
         row = int(self._ok_N[place]) if place < len(self._ok_N) else len(self.rows)
         epoch = int(self.rows.values_NF[row, EPOCH]) if row < len(self.rows) else self._epoch
-        self._check_passed(head, row, epoch, longest)
+        self._check_passed(head, row, epoch, limits)
         return not self._is_past_end(self._epoch)
 
-    def _check_passed(self, head: Head, row: int, epoch: int, longest: int | None) -> None:
+    def _check_passed(self, head: Head, row: int, epoch: int, limits: LengthLimits) -> None:
         if self._bad.paused_at is not None and self._bad.paused_at < row:
             raise RunPausedError(
                 f"source {self.rules.name}: {self._bad.describe(self.rows)}; max_bad_ratio is "
@@ -229,7 +231,7 @@ class SourceFeed:
                 source=self.rules.name,
             )
         if epoch > head.yielded_epoch + 1:
-            passed = _not_served(self.rows.take(slice(head.consumed, row)), longest)
+            passed = _not_served(self.rows.take(slice(head.consumed, row)), limits)
             reasons = sorted(set(passed.reasons_N.tolist()))[:3]
             raise DataError(
                 f"source {self.rules.name}, epoch {head.yielded_epoch + 1}: every row of an epoch was skipped: "
@@ -268,7 +270,7 @@ class SourceFeed:
 
     # -- committing
 
-    def commit(self, head: Head, *, longest: int | None) -> RowTable:
+    def commit(self, head: Head, limits: LengthLimits) -> RowTable:
         """Make a draw's position the state.
 
         Returns:
@@ -276,18 +278,20 @@ class SourceFeed:
         """
         consumed = self.rows.take(slice(0, head.consumed))
         num_ok = int(np.searchsorted(self._ok_N, head.consumed))
-        self.state = self._state_after(head, consumed.values_NF, self._ok_tokens_N[:num_ok], longest)
+        left_out_N = limits.left_out(self._ok_tokens_N[:num_ok], self._ok_patches_N[:num_ok])
+        self.state = self._state_after(head, consumed.values_NF, self._ok_tokens_N[:num_ok], left_out_N)
         self._bad.consume(head.consumed)
         self.rows = self.rows.take(slice(head.consumed, None))
         self._ok_N, self._ok_tokens_N = self._ok_N[num_ok:] - head.consumed, self._ok_tokens_N[num_ok:]
+        self._ok_patches_N = self._ok_patches_N[num_ok:]
         self._begin()
-        return _NO_ROWS if num_ok == len(consumed) and longest is None else _not_served(consumed, longest)
+        return _NO_ROWS if num_ok == len(consumed) and left_out_N is None else _not_served(consumed, limits)
 
     def _state_after(
-        self, head: Head, values_NF: Int64Array, ok_tokens_N: Int64Array, longest: int | None
+        self, head: Head, values_NF: Int64Array, ok_tokens_N: Int64Array, left_out_N: BoolArray | None
     ) -> SourceState:
         before = self.state
-        counted, learned = count_epochs(before.counted, before.epoch, values_NF, ok_tokens_N, longest=longest)
+        counted, learned = count_epochs(before.counted, before.epoch, values_NF, ok_tokens_N, left_out_N)
         num_rows = before.num_rows + head.consumed
         epoch, next_lane, cursor_L3 = before.epoch, before.next_lane, before.cursor_L3
         if len(values_NF):
@@ -348,11 +352,12 @@ def _moved(cursor_L3: Int64Array, values_NF: Int64Array, epoch: int) -> Int64Arr
     return after_L3
 
 
-def _not_served(consumed: RowTable, longest: int | None) -> RowTable:
+def _not_served(consumed: RowTable, limits: LengthLimits) -> RowTable:
     """The rows without those that are served, each with a reason."""
     is_passed_N = consumed.values_NF[:, VERDICT] != Verdict.OK
-    if longest is not None:
-        is_passed_N |= consumed.values_NF[:, TOKENS] > longest
+    left_out_N = limits.left_out(consumed.values_NF[:, TOKENS], consumed.patches_N)
+    if left_out_N is not None:
+        is_passed_N |= left_out_N
     if not is_passed_N.any():
         return RowTable.empty()
     rest = consumed.take(is_passed_N)
@@ -360,5 +365,6 @@ def _not_served(consumed: RowTable, longest: int | None) -> RowTable:
     values_NF, reasons_N = rest.values_NF.copy(), rest.reasons_N.copy()
     values_NF[was_ok_N, VERDICT] = Verdict.SKIPPED
     reasons_N[reasons_N == None] = "no reason given"  # noqa: E711  (elementwise)
-    reasons_N[was_ok_N] = f"longer than {longest} tokens, and over_long is skip"
-    return RowTable(values_NF=values_NF, spans_N=rest.spans_N, reasons_N=reasons_N)
+    for i in np.flatnonzero(was_ok_N).tolist():
+        reasons_N[i] = limits.reason(has_media=rest.patches_N[i] is not None)
+    return RowTable(values_NF=values_NF, spans_N=rest.spans_N, reasons_N=reasons_N, patches_N=rest.patches_N)

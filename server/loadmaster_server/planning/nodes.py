@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from loadmaster_flight.wire.errors import BadRequestError
 
-from .rows import Int64Array
+from .columns import Int64Array, ObjectArray, flat
 
 KEY = ("source", "epoch", "shard", "block", "pos", "first_token")
 
@@ -95,10 +95,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """Images of a step.
+    """Images of a step: units of media, each encoded by itself (an image, a temporal group of a video, a band).
 
     Attributes:
-        node_K: Shape (K,), int64, the piece that each belongs to.
+        node_K: Shape (K,), int64, the piece that each belongs to, ascending.
         patches_K: Shape (K,), int64, patches before merging.
     """
 
@@ -107,6 +107,17 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.node_K)
+
+    def of_node(self, i: int) -> slice:
+        """Positions of the images of a piece."""
+        first, stop = np.searchsorted(self.node_K, [i, i + 1]).tolist()
+        return slice(first, stop)
+
+    @staticmethod
+    def of_lists(patches_N: ObjectArray) -> Images:
+        """Images of pieces, from the patches of each one's units (None: it has no media)."""
+        at_M, count_M, patches_K = flat(patches_N)
+        return Images(node_K=np.repeat(at_M, count_M), patches_K=patches_K)
 
     @staticmethod
     def empty() -> Images:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from loadmaster_flight.wire.errors import DataError
+
 from .columns import (
     Int64Array,
     ObjectArray,
@@ -41,10 +43,13 @@ class PieceTable:
     Attributes:
         values_NP: Shape (N, 11), int64, the columns POS .. DRAWN_AT; column by column in memory.
         spans_N: Shape (N,), objects: the loss spans of the whole sample (int32 (K, 2)) or None: every target counts.
+        patches_N: Shape (N,), objects: patches of each unit of the sample's media (int32 (U,)) or None: no media. A
+            piece that has them is a whole sample.
     """
 
     values_NP: Int64Array
     spans_N: ObjectArray
+    patches_N: ObjectArray
 
     def __len__(self) -> int:
         return len(self.values_NP)
@@ -64,7 +69,11 @@ class PieceTable:
     def take(self, index: npt.NDArray[np.generic]) -> PieceTable:
         """The pieces at `index` (positions or a mask), in that order."""
         index_M = positions(index)
-        return PieceTable(values_NP=take_rows(self.values_NP, index_M), spans_N=take_objects(self.spans_N, index_M))
+        return PieceTable(
+            values_NP=take_rows(self.values_NP, index_M),
+            spans_N=take_objects(self.spans_N, index_M),
+            patches_N=take_objects(self.patches_N, index_M),
+        )
 
     @staticmethod
     def concat(tables: Sequence[PieceTable]) -> PieceTable:
@@ -75,11 +84,12 @@ class PieceTable:
         return PieceTable(
             values_NP=join_rows([table.values_NP for table in tables]),
             spans_N=join_objects([table.spans_N for table in tables]),
+            patches_N=join_objects([table.patches_N for table in tables]),
         )
 
     @staticmethod
     def empty() -> PieceTable:
-        return PieceTable(values_NP=matrix(0, NUM_COLUMNS), spans_N=nothing(0))
+        return PieceTable(values_NP=matrix(0, NUM_COLUMNS), spans_N=nothing(0), patches_N=nothing(0))
 
 
 def part_of(pieces: PieceTable, index_N: Int64Array, offset_N: Int64Array, tokens_N: Int64Array) -> PieceTable:
@@ -103,14 +113,31 @@ def count_parts(pieces: PieceTable, at_M: Int64Array) -> None:
 
 
 def cut_to(pieces: PieceTable, row_len: int) -> PieceTable:
-    """Cut pieces longer than `row_len` into pieces of that length and a rest, in place of the long one."""
+    """Cut pieces longer than `row_len` into pieces of that length and a rest, in place of the long one.
+
+    Raises:
+        DataError: One of them has media.
+    """
     if not len(pieces) or pieces.tokens_N.max() <= row_len:
         return pieces
+    _check_cut(pieces, np.flatnonzero(pieces.tokens_N > row_len), row_len)
     count_N = -(-pieces.tokens_N // row_len)
     index_N = np.repeat(np.arange(len(pieces)), count_N)
     offset_N = (np.arange(len(index_N)) - np.repeat(np.cumsum(count_N) - count_N, count_N)) * row_len
     tokens_N = np.minimum(pieces.tokens_N[index_N] - offset_N, row_len)
     return part_of(pieces, index_N, offset_N, tokens_N)
+
+
+def _check_cut(pieces: PieceTable, at_M: Int64Array, row_len: int) -> None:
+    """Samples with media that a later step has no room for are never drawn, unless the schedule was changed since."""
+    wrong = [i for i in at_M.tolist() if not is_nothing(pieces.patches_N) and pieces.patches_N[i] is not None]
+    if wrong:
+        source, epoch, shard, block, pos = pieces.values_NP[wrong[0], list(SAMPLE_KEY)].tolist()
+        raise DataError(
+            f"seq_len must stay at least as long as queued samples with media, which cannot be cut, got {row_len} for "
+            f"{pieces.tokens_N[wrong[0]]} tokens of source {source}, epoch {epoch}, shard {shard}, block {block}, "
+            f"pos {pos}: plan the steps before it anew, or keep seq_len"
+        )
 
 
 def canonical_order(pieces: PieceTable) -> Int64Array:

@@ -17,7 +17,7 @@ from .cost import DEFAULT_COST, CostModel, transformer_cost, vit_cost
 from .dgraph import DGraph
 from .nodes import Images, Nodes, NodeState
 from .pieces import FIRST, SAMPLE_KEY, PieceTable
-from .place_tree import ClientPlaceTree
+from .place_tree import WORLD, ClientPlaceTree
 from .primitives import Placement, fault
 from .rows import Int64Array
 from .rules import StepShape
@@ -47,6 +47,7 @@ class Placer:
     source_names: tuple[str, ...]
     backbone_cost: CostModel
     encoder_cost: CostModel
+    has_images: bool = False
 
     @staticmethod
     def of(spec: RunSpec, tree: ClientPlaceTree) -> Placer:
@@ -63,6 +64,7 @@ class Placer:
             source_names=tuple(spec.source_names),
             backbone_cost=backbone,
             encoder_cost=encoder,
+            has_images=spec.media is not None and spec.media.vision is not None,
         )
 
     def graph(self, pieces: PieceTable, packed_N: Int64Array, shape: StepShape, weights_S: list[int]) -> DGraph:
@@ -84,7 +86,7 @@ class Placer:
             shape=shape,
             tree=self.tree,
             nodes=nodes,
-            images=Images.empty(),
+            images=Images.of_lists(pieces.patches_N),
             source_names=self.source_names,
             weights_S=tuple(weights_S),
             backbone_cost=self.backbone_cost,
@@ -95,12 +97,26 @@ class Placer:
     def place(self, graph: DGraph) -> DGraph:
         """The graph with every piece in its final bin and its backbone cost; `graph.method` says how.
 
+        Images have the ranks that encode them where the strategy distributes images and the run has any, be it in
+        other steps.
+
         Raises:
             SpecError: The strategy raised, or its placement breaks a rule; names the rule, strategy and sample.
         """
         decided = run_strategy(self.strategy, graph)
         placed = graph.cost(graph.backbone_cost).placed(decided.bin_N)
-        return replace(placed, method=decided.method, axis="dp", broadcasts=decided.broadcasts)
+        encoder_K = _encoders(graph, decided) if self.has_images else None
+        return replace(
+            placed, method=decided.method, axis="dp", broadcasts=decided.broadcasts, encoder_K=encoder_K
+        )  # fmt: skip
+
+
+def _encoders(graph: DGraph, decided: Placement) -> Int64Array | None:
+    """Rank of the mesh for each image, int64 (K,): the first one of the consumer that it is distributed to."""
+    if decided.consumer_K is None:
+        return None
+    leaf_K = graph.tree.consumers(decided.image_axis or WORLD)[:, 0]
+    return np.asarray(leaf_K[np.asarray(decided.consumer_K, np.int64)], np.int64)
 
 
 def run_strategy(strategy: Strategy, graph: DGraph) -> Placement:
@@ -175,7 +191,7 @@ def _check_none_empty(graph: DGraph, used_B: npt.NDArray[np.generic]) -> None:
 def _check_images(graph: DGraph, placement: Placement) -> None:
     if placement.consumer_K is None:
         return
-    num, consumer_K = len(graph.tree.consumers(placement.image_axis or "world")), np.asarray(placement.consumer_K)
+    num, consumer_K = len(graph.tree.consumers(placement.image_axis or WORLD)), np.asarray(placement.consumer_K)
     if consumer_K.shape != graph.images.patches_K.shape or consumer_K.dtype.kind not in "iu":
         rule = f"must give one consumer for each of {len(graph.images)} images"
         raise fault(graph, f"{rule}, got shape {consumer_K.shape}, dtype {consumer_K.dtype}")

@@ -11,10 +11,11 @@ import pyarrow as pa
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError
 from loadmaster_flight.wire.schemas import METADATA
-from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
+from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan, Units
 
 from . import pieces as p
 from .aggregate import aggregate
+from .conservation import check_units
 from .demand import Demand, NeedMetadata
 from .dgraph import DGraph
 from .draw import MissingRowsError
@@ -190,13 +191,15 @@ class StreamPlanner:
             weights_S=np.array(membership.weights_S, np.int64),
             source_tokens_S=tokens_by_source(placed, len(self._feeds)),
             pieces=_pieces_of(placed, graph.bin_N),
+            units=_units_of(placed, graph),
+            is_hybrid=graph.encoder_K is not None,
         ).with_digest()
 
     def _commit(self, membership: Membership, plan: StepPlan) -> None:
-        longest = membership.shape.row_len if membership.shape.skips_long else None
+        limits = membership.shape.limits
         for source, head in membership.heads.items():
             if head.is_moved:
-                self._journal(source, self._feeds[source].commit(head, longest=longest))
+                self._journal(source, self._feeds[source].commit(head, limits))
         placed_S = np.array(self._state.placed_tokens_S, np.int64) + plan.source_tokens_S
         self._num_attempts = 0
         self._state = PlannerState(
@@ -221,6 +224,15 @@ def _check_lanes(state: PlannerState, lanes: list[int], num_sources: int) -> Non
     theirs = [len(source.cursor_L3) for source in state.sources]
     if theirs != lanes:
         raise BadRequestError(f"a planner state must have the run's lanes {lanes}, got {theirs}")
+
+
+def _units_of(placed: p.PieceTable, graph: DGraph) -> Units:
+    """Who encodes which image, checked; none where images go with their documents."""
+    if graph.encoder_K is None:
+        return Units.empty()
+    units = Units(piece_U=graph.images.node_K, rank_U=graph.encoder_K)
+    check_units(placed, units, graph.tree.world_size, graph.shape.step)
+    return units
 
 
 def _pieces_of(placed: p.PieceTable, bin_N: Int64Array) -> Pieces:

@@ -13,7 +13,7 @@ import numpy as np
 
 from loadmaster_flight.wire.errors import SpecError
 
-from .balancing import aligned_bins, by_piece, lightest_first, whole_bins
+from .balancing import aligned_bins, by_piece, lightest_each, whole_bins
 from .cost import CostModel, integer_costs, to_integers
 from .nodes import Modality
 from .place_tree import AXES, WORLD, Role
@@ -107,7 +107,7 @@ def balanced(graph: DGraph, method: str, level: str) -> tuple[Int64Array, str]:
     if graph.axis is None or graph.cost_N is None:
         raise fault(graph, "balance must come after distribute and cost")
     if graph.modality is Modality.IMAGE:
-        return _balanced_images(graph, graph.axis, graph.cost_N), "lpt"
+        return _balanced_images(graph, graph.axis, graph.cost_N, level), "lpt"
     if method == "aligned":
         place_N = graph.nodes.packed_N if graph.place_N is None else graph.place_N
         cost_B = sums(graph.cost_N, place_N, graph.num_bins)
@@ -115,15 +115,18 @@ def balanced(graph: DGraph, method: str, level: str) -> tuple[Int64Array, str]:
     return whole_bins(graph, graph.cost_N) if level == "rank" else by_piece(graph, graph.cost_N)
 
 
-def _balanced_images(graph: DGraph, axis: str, cost_N: Int64Array) -> Int64Array:
+def _balanced_images(graph: DGraph, axis: str, cost_N: Int64Array, level: str) -> Int64Array:
     """Longest processing time first over the consumers; groups share the images out in order."""
+    index_N = (graph.bin_N % graph.bins_per_rank)[graph.images.node_K]
+    if level == "rank":
+        index_N = np.zeros(len(cost_N), np.int64)
     speed_K = graph.tree.speeds(axis)
     size = graph.group_size or len(speed_K)
     group_N = np.arange(len(cost_N)) * (len(speed_K) // size) // max(len(cost_N), 1)
     place_N = np.empty(len(cost_N), np.int64)
     for group in range(len(speed_K) // size):
         first, at = group * size, np.flatnonzero(group_N == group)
-        place_N[at] = first + lightest_first(cost_N[at], speed_K[first : first + size])
+        place_N[at] = first + lightest_each(cost_N[at], index_N[at], speed_K[first : first + size])
     return place_N
 
 

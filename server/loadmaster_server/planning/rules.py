@@ -9,6 +9,7 @@ from loadmaster_flight.spec import BatchSpec, Knot, Layout, OnExhausted, OverLon
 from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import MeshError, NotFoundError
 
+from .limits import LengthLimits
 from .mixture import shares_at
 from .place_tree import ClientPlaceTree
 
@@ -24,7 +25,9 @@ _MAX_STEPS_CHECKED = 100_000
 class StepShape:
     """One step's caps: `num_bins` bins of `rows` rows of `row_len` tokens; a piece is padded to `align`.
 
-    Long pieces wait up to `max_age` steps for others like them (outliers.py); None: they do not.
+    Long pieces wait up to `max_age` steps for others like them (outliers.py); None: they do not. Samples with media are
+    never cut, so they must fit the rows of all later steps, too, as they may be queued: `least_row_len` is the shortest
+    of these and this one; None: `row_len`.
     """
 
     step: int
@@ -36,6 +39,13 @@ class StepShape:
     skips_long: bool
     overdraw: float
     max_age: int | None = None
+    least_row_len: int | None = None
+
+    @property
+    def limits(self) -> LengthLimits:
+        """Longest samples that are served."""
+        text = self.row_len if self.skips_long else None
+        return LengthLimits(text=text, media=self.row_len if self.least_row_len is None else self.least_row_len)
 
     @property
     def capacity(self) -> int:
@@ -109,7 +119,13 @@ class StreamRules:
             skips_long=self.batch.over_long is OverLong.SKIP,
             overdraw=self.batch.overdraw,
             max_age=delay.max_age_steps if delay is not None else None,
+            least_row_len=self._least_row_len_from(at),
         )
+
+    def _least_row_len_from(self, step: int) -> int:
+        """Between two knots a curve has no value that is less than both of theirs."""
+        later = [knot.at for knot in self.batch.seq_len.knots if knot.at > step and self.fixed_bins is None]
+        return min(self.batch.row_len_at(at) for at in (step, *later))
 
     def shares_at(self, step: int) -> list[int]:
         """Relative integer shares of the sources at a step, exhausted ones included."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from loadmaster_flight.wire.errors import BadRequestError
 
 from . import pieces as p
-from .columns import Int64Array, ObjectArray, is_nothing, matrix, nothing
+from .columns import Int64Array, ObjectArray, flat, is_nothing, matrix, nothing
 from .epoch_counts import NOTHING, EpochCounts
 from .feed import SourceState
 from .pieces import PieceTable
@@ -119,11 +119,15 @@ def _source_lists(sources: Sequence[SourceState]) -> dict[str, Any]:
 
 def _queue_lists(queue: PieceTable) -> dict[str, Any]:
     having = [] if is_nothing(queue.spans_N) else [i for i, spans in enumerate(queue.spans_N) if spans is not None]
+    media_piece, unit_count, unit_patches = flat(queue.patches_N)
     return {
         "pieces": queue.values_NP.T[list(_OF_PIECE)],
         "span_piece": having,
         "span_count": [len(queue.spans_N[i]) for i in having],
         "spans": np.concatenate([np.zeros((0, 2), np.int64), *(queue.spans_N[i] for i in having)]),
+        "media_piece": media_piece,
+        "unit_count": unit_count,
+        "unit_patches": unit_patches,
     }
 
 
@@ -167,20 +171,29 @@ def _queue_of(lists: Mapping[str, Int64Array]) -> PieceTable:
     columns = lists["pieces"].reshape(len(_OF_PIECE), -1)
     values_NP = matrix(columns.shape[1], p.NUM_COLUMNS)
     values_NP[:, _OF_PIECE] = columns.T
-    return PieceTable(values_NP=values_NP, spans_N=_spans_of(lists, len(values_NP)))
+    num = len(values_NP)
+    spans = _split(lists["spans"].astype(np.int32).reshape(-1, 2), lists["span_count"], "spans")
+    patches = _split(lists["unit_patches"].astype(np.int32), lists["unit_count"], "unit_patches")
+    return PieceTable(
+        values_NP=values_NP,
+        spans_N=_objects_at(lists, "span_piece", spans, num),
+        patches_N=_objects_at(lists, "media_piece", patches, num),
+    )
 
 
-def _spans_of(lists: Mapping[str, Int64Array], num_pieces: int) -> ObjectArray:
-    piece_M = lists["span_piece"]
+def _objects_at(
+    lists: Mapping[str, Int64Array], name: str, parts: Sequence[npt.NDArray[np.int32]], num_pieces: int
+) -> ObjectArray:
+    """One part for each of the pieces that the column `name` says, None for the others."""
+    piece_M = lists[name]
     if not len(piece_M):
         return nothing(num_pieces)
     if piece_M.min() < 0 or piece_M.max() >= num_pieces:
-        raise ValueError(f"span_piece must be in [0, {num_pieces}), got {piece_M.min()}..{piece_M.max()}")
-    spans_N = np.full(num_pieces, None, np.object_)
-    parts = _split(lists["spans"].astype(np.int32).reshape(-1, 2), lists["span_count"], "spans")
-    for piece, spans_K2 in zip(piece_M.tolist(), parts, strict=True):
-        spans_N[piece] = spans_K2
-    return spans_N
+        raise ValueError(f"{name} must be in [0, {num_pieces}), got {piece_M.min()}..{piece_M.max()}")
+    objects_N = np.full(num_pieces, None, np.object_)
+    for piece, part in zip(piece_M.tolist(), parts, strict=True):
+        objects_N[piece] = part
+    return objects_N
 
 
 def _split(values: npt.NDArray[Any], count_M: Int64Array, name: str) -> list[npt.NDArray[Any]]:

@@ -17,7 +17,7 @@ from loadmaster_flight.wire.errors import BadRequestError
 from .columns import Int64Array
 
 MAGIC = b"LMPS"
-VERSION = 3
+VERSION = 4
 _HEAD_BYTES = 13
 _MAX_BYTES = 1 << 30
 _LEVEL = 1
@@ -42,7 +42,19 @@ SOURCE_COLUMNS = (
     "learned_tokens",
 )
 """One value a source. `num_lanes` and `num_bad` say how many entries of `cursors` and of `bad_at` are a source's."""
-LISTS = ("placed_tokens", "sources", "cursors", "bad_at", "pieces", "span_piece", "span_count", "spans")
+LISTS = (
+    "placed_tokens",
+    "sources",
+    "cursors",
+    "bad_at",
+    "pieces",
+    "span_piece",
+    "span_count",
+    "spans",
+    "media_piece",
+    "unit_count",
+    "unit_patches",
+)
 SCHEMA = pa.schema(
     [
         pa.field("step", pa.int64(), nullable=False),
@@ -53,7 +65,8 @@ SCHEMA = pa.schema(
     ]
 )
 """One row. Credits are decimal numbers: they may be of any size. `sources` and `pieces` hold their columns one after
-the other; `cursors` (L, 3) and `spans` (K, 2) lie row by row; the pieces `span_piece` have `span_count` spans each."""
+the other; `cursors` (L, 3) and `spans` (K, 2) lie row by row; the pieces `span_piece` have `span_count` spans each, and
+the pieces `media_piece`, which have media, `unit_count` units of `unit_patches` patches."""
 
 
 def state_to_bytes(scalars: Mapping[str, Any], lists: Mapping[str, npt.ArrayLike]) -> bytes:

@@ -17,15 +17,21 @@ def bins_by_cost(graph: DGraph) -> Placement:
 
 
 def llm_balance(graph: DGraph) -> Placement:
-    """Documents to ranks, and inside a rank to microbatches, so that attention and all the rest together are even."""
+    """Documents to ranks, and inside a rank to microbatches, so that attention and all the rest together are even.
+
+    Images go with their documents, and what it costs to encode them does not count: see `vlm_hybrid`.
+    """
     text = graph.distribute("dp").cost(graph.backbone_cost).balance("lpt", level="microbatch")
     return text.broadcast_at("tp").plan()
 
 
 def vlm_hybrid(graph: DGraph) -> Placement:
-    """Two models, two balances: images over the whole world for the encoder, documents over dp for the backbone."""
-    images = graph.restrict("image").distribute("world").cost(graph.encoder_cost).balance("lpt", level="rank")
+    """Two models, two balances: documents over dp for the backbone, images over the whole world for the encoder.
+
+    Images are even in every index of microbatches: that is when embeddings are exchanged.
+    """
     text = graph.restrict("text").distribute("dp").cost(graph.backbone_cost).balance("lpt", level="microbatch")
+    images = text.restrict("image").distribute("world").cost(graph.encoder_cost).balance("lpt", level="microbatch")
     return text.broadcast_at("tp").plan(images)
 
 
