@@ -33,7 +33,12 @@ Peek = Callable[..., list[dict[str, Any]]]
 def peek(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Peek:
     """Peek at one source of a run over media; its samples as JSON."""
 
-    def run(source: dict[str, Any], *argv: str, media: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    def run(
+        source: dict[str, Any],
+        *argv: str,
+        media: dict[str, Any] | None = None,
+        batch: dict[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
         spec = {
             "run": "test",
             "tokenizer": str(EXAMPLES / "tokenizer.json"),
@@ -41,7 +46,7 @@ def peek(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Peek:
             "media": media or {"vision": VISION, "audio": {"audio_token": 8000, "rate": 16_000, "hop": 160}},
             "sources": {"it": source},
             "mixture": {"weights": {"it": 1}},
-            "batch": {"seq_len": 1024, "microbatches": 1},
+            "batch": batch or {"seq_len": 1024, "microbatches": 1},
         }
         (tmp_path / "RUN.yaml").write_text(yaml.safe_dump(spec))
         assert main([str(tmp_path / "RUN.yaml"), "--json", *argv]) == 0
@@ -232,3 +237,22 @@ def test_peek_when_read_by_a_person_then_fields_and_sizes_are_shown(capsys: pyte
     assert "pixel_values uint8 [" in out
     assert " tokens  cost backbone " in out
     assert "[image 1: 1 x " in out
+
+
+def test_peek_when_a_sample_is_longer_than_a_microbatch_then_skipped_as_the_planner_does(peek: Peek) -> None:
+    samples = peek(pictures(), "-n", "12", batch={"seq_len": 32, "microbatches": 1})
+    found = {sample["verdict"] for sample in samples}
+    assert found == {"ok", "skipped"}
+    for sample in samples:
+        assert (sample["num_tokens"] > 32) == (sample["verdict"] == "skipped")
+        if sample["verdict"] == "skipped":
+            assert sample["reason"] == "longer than a microbatch, and media cannot be cut"
+            assert sample["fields"] == []
+
+
+def test_peek_when_long_text_is_cut_then_it_is_ok_and_skipped_where_the_spec_says_so(peek: Peek) -> None:
+    source = {"uri": str(EXAMPLES / "novel/*.parquet"), "transform": {"text": "doc.text", "eos": False}}
+    batch = {"seq_len": 64, "microbatches": 1}
+    assert {sample["verdict"] for sample in peek(source, batch=batch)} == {"ok"}
+    (sample,) = peek(source, "-n", "1", batch=batch | {"over_long": "skip"})
+    assert (sample["verdict"], sample["reason"]) == ("skipped", "longer than 64 tokens, and over_long is skip")

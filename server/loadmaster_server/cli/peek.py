@@ -20,13 +20,16 @@ from loadmaster_flight.sources.media_files import MediaFiles
 from loadmaster_flight.sources.reader import SourceReader
 from loadmaster_flight.spec import RunSpec, SourceFormat, SourceManifest, SourceSpec, load_run_spec
 from loadmaster_flight.spec.model import near
+from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.transforms import build_transform
 from loadmaster_flight.transforms.media import NO_ACCESS
 from loadmaster_flight.transforms.tokenizer import TokenizerFile, open_tokenizer
 from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, SpecError
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_server.freezing import freeze_run
+from loadmaster_server.planning.limits import LengthLimits
 from loadmaster_server.planning.placement import costs_of
+from loadmaster_server.planning.rules import rules_of
 
 from .columns import first_rows, guess_column, whole_row_source
 from .failures import failing_cleanly, with_lines
@@ -92,15 +95,18 @@ def _of_spec(path: Path, source: str | None, args: argparse.Namespace) -> Iterat
     try:
         manifests = freeze_run(spec, only=names)
         for manifest in manifests:
-            yield from itertools.islice(_transformed_samples(spec, manifest), args.num)
+            limits = rules_of(spec, TRAIN).shape_at(0).limits
+            yield from itertools.islice(_transformed_samples(spec, manifest, limits), args.num)
     except LoadmasterError as error:
         raise with_lines(error, path) from error
 
 
-def _transformed_samples(spec: RunSpec, manifest: SourceManifest) -> Iterator[PeekedSample]:
+def _transformed_samples(
+    spec: RunSpec, manifest: SourceManifest, limits: LengthLimits | None = None
+) -> Iterator[PeekedSample]:
     transform, source = build_transform(spec, manifest.name), spec.sources[manifest.name]
     backbone, encoder = costs_of(spec.model)
-    peeker = Peeker(manifest=manifest, transform=transform, backbone=backbone, encoder=encoder)
+    peeker = Peeker(manifest=manifest, transform=transform, limits=limits, backbone=backbone, encoder=encoder)
     with SourceReader(manifest, source) as reader, closing(MediaFiles(manifest, source)) as files:
         for lane, rows in rows_in_run_order(reader, manifest, spec.seed):
             access = NO_ACCESS if transform.media is None else transform.media.access(files, rows.shard)

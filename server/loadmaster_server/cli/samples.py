@@ -22,6 +22,7 @@ from loadmaster_flight.transforms import Measured, Transform
 from loadmaster_flight.transforms.media import NO_ACCESS, MediaAccess
 from loadmaster_flight.wire.schemas import MediaKind, Verdict
 from loadmaster_server.planning.cost import CostModel
+from loadmaster_server.planning.limits import LengthLimits
 
 from .peeked_media import DecodedMedia, decoded_media
 from .sample_text import text_of
@@ -100,12 +101,14 @@ class Peeker:
     """Transforms rows of one source of a run.
 
     Attributes:
+        limits: Longest samples that the run serves at step 0; None: any.
         backbone: Cost of a document by its tokens.
         encoder: Cost of a unit of pictures by its patches.
     """
 
     manifest: SourceManifest
     transform: Transform
+    limits: LengthLimits | None
     backbone: CostModel
     encoder: CostModel
 
@@ -113,6 +116,16 @@ class Peeker:
         """Measure the first of some rows with the run's transform, and decode its media."""
         measured = self.transform.measure(rows.block_data, rows.rows, access)
         media = measured.media[0] if measured.media is not None else None
+        too_long = self._too_long(len(measured.row_tokens(0)), has_media=media is not None)
+        if too_long is not None:
+            return PeekedSample(
+                **_place(lane, rows, self.manifest),
+                verdict=Verdict.SKIPPED,
+                reason=too_long,
+                num_tokens=len(measured.row_tokens(0)),
+                fields=(),
+                text=text_of(measured, self.transform),
+            )
         decoded = None if media is None else decoded_media(rows, media, self.transform, access)
         patches = () if media is None else media.patches
         return PeekedSample(
@@ -125,6 +138,13 @@ class Peeker:
             cost=self._cost(measured, patches),
             media=decoded,
         )
+
+    def _too_long(self, num_tokens: int, *, has_media: bool) -> str | None:
+        """Why the planner leaves out a sample of so many tokens; None: it does not."""
+        if self.limits is None:
+            return None
+        longest = self.limits.media if has_media else self.limits.text
+        return None if longest is None or num_tokens <= longest else self.limits.reason(has_media=has_media)
 
     def _cost(self, measured: Measured, patches: Sequence[int]) -> dict[str, float]:
         if measured.verdict[0] != Verdict.OK:
