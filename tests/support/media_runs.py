@@ -28,6 +28,7 @@ from loadmaster_flight.transforms.image import decode_image, image_size
 from loadmaster_flight.transforms.limits import MediaLimits
 from loadmaster_flight.transforms.patches import smart_resize
 from loadmaster_flight.transforms.video import chosen_times, decode_video, probe_video
+from loadmaster_flight.wire.slicing import SlicePlace
 
 EXAMPLES = Path(__file__).parents[2] / "examples/data"
 PATCH, MERGE, TEMPORAL = 14, 2, 2
@@ -135,10 +136,22 @@ def read_documents(
             )
 
 
+def pictures_of(
+    record: pa.RecordBatch, source_names: list[str], m: int, patches_PD: Pixels
+) -> Iterator[tuple[tuple[str, int, int, int], Pixels]]:
+    """Place of the row and frames of each picture of a microbatch, made of patches that came another way."""
+    documents = documents_of(record)[m]
+    for doc, pictures in _pictures(record, m, patches_PD).items():
+        shard, block, row = (int(getattr(documents, name)[doc]) for name in ("shard", "block", "row"))
+        for frames in pictures:
+            yield (source_names[documents.source[doc]], shard, block, row), frames
+
+
 def _pictures(record: pa.RecordBatch, m: int, patches_PD: Pixels) -> dict[int, list[Pixels]]:
     """Frames of each document's pictures; its placeholders must lie where `image_token_start` says."""
     found: dict[int, list[Pixels]] = {}
-    tokens = record.column("tokens").to_numpy_ndarray()[m] if "tokens" in record.schema.names else None
+    is_whole = "tokens" in record.schema.names and SlicePlace.from_metadata(record.schema.metadata).cp == 1
+    tokens = record.column("tokens").to_numpy_ndarray()[m] if is_whole else None
     at = 0
     names = ("image_kind", "grid_thw", "image_doc", "image_token_start")
     for kind, grid, doc, start in zip(*(rows_of(record, name, m) for name in names), strict=True):
