@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 from loadmaster_flight.wire.http import API
 
 from .actors import ActorService, actor_routes
+from .ledger import LedgerService, ledger_routes
 from .planning.warming import Warming
 from .plans import GraphService, PlanService, PlanSupervisor, plan_routes
 from .problems import add_problem_handlers
@@ -45,6 +46,7 @@ class Planner:
         self.tickets = TicketOffice(self.store)
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
+        self.ledger = LedgerService(self.store)
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=settings.checkpoint_steps)
 
     def start(self) -> None:
@@ -85,5 +87,6 @@ def create_app(planner: Planner) -> FastAPI:
     api.include_router(actor_routes(planner.actors))
     api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
     api.include_router(plan_routes(planner.plans, planner.graphs))
+    api.include_router(ledger_routes(planner.ledger))
     app.include_router(api)
     return app

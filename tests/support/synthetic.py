@@ -26,9 +26,9 @@ from loadmaster_flight.wire.control import (
 from loadmaster_flight.wire.errors import ForbiddenError
 from loadmaster_flight.wire.flight import FlightService
 from loadmaster_flight.wire.http import PlannerClient
-from loadmaster_flight.wire.schemas import METADATA, Verdict
+from loadmaster_flight.wire.schemas import METADATA, SHOWN, Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
-from loadmaster_flight.wire.tickets import MeasureTicket, verify_as
+from loadmaster_flight.wire.tickets import MeasureTicket, ShowTicket, verify
 from loadmaster_server.serving import PlannerServer
 from loadmaster_server.settings import PlannerSettings
 
@@ -50,7 +50,7 @@ def synthetic_row(source: int, epoch: int, lane: int, unit: int, pos: int) -> di
     """One row of metadata, a pure function of its place: 1 to 60 tokens, row = a permutation of pos."""
     word = (source * 7919 + epoch * 104729 + lane * 1299709 + unit * 15485863 + pos * 32452843) % 1000003
     row: dict[str, Any] = {"source": source, "epoch": epoch, "lane": lane, "unit_index": unit, "block_index": 0}
-    row |= {"shard": lane + LANES * unit, "block": 0, "pos": pos, "row": (pos * 7 + 3) % ROWS}
+    row |= {"shard": lane + LANES * unit, "block": 0, "pos": pos, "row": synthetic_row_number(pos)}
     return row | {
         "verdict": Verdict.OK, "reason": None, "num_tokens": 1 + word % 60, "loss_spans": None, "size_bytes": 100,
     }  # fmt: skip
@@ -60,6 +60,24 @@ def lane_end(source: int, epoch: int, lane: int) -> dict[str, Any]:
     """The mark after a lane's last row."""
     end = synthetic_row(source, epoch, lane, UNITS, 0)
     return end | {"shard": -1, "block": -1, "pos": -1, "row": -1, "verdict": Verdict.LANE_END, "num_tokens": 0}
+
+
+def synthetic_row_number(pos: int) -> int:
+    """The row of a block that a position takes."""
+    return (pos * 7 + 3) % ROWS
+
+
+def shown(ticket: ShowTicket) -> pa.Table:
+    """What a loader says of synthetic rows: `text N` is the text of row N."""
+    rows = []
+    for shard, block, number in ticket.places:
+        positions = [p for p in range(ROWS) if (synthetic_row_number(p) if ticket.by_row else p) == number]
+        pos, row = (positions[0], synthetic_row_number(positions[0])) if positions else (-1, -1)
+        text = f"text {row}" if ticket.has_text else None
+        place = {"shard": shard, "block": block, "pos": pos, "row": row, "reason": None, "text": text}
+        known = synthetic_row(ticket.source, ticket.epoch, shard % LANES, shard // LANES, pos)["num_tokens"]
+        rows.append(place | {"num_tokens": known if ticket.has_text else -1})
+    return pa.Table.from_pylist(rows, schema=SHOWN)
 
 
 @dataclass(slots=True)
@@ -120,8 +138,11 @@ class _MeasureService(FlightService):
         self._loader = loader
 
     def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
-        measure = verify_as(MeasureTicket, ticket, self._loader.link.ticket_key)
-        return fl.RecordBatchStream(self._loader.measure(measure))
+        opened = verify(ticket, self._loader.link.ticket_key)
+        if isinstance(opened, ShowTicket):
+            return fl.RecordBatchStream(shown(opened))
+        assert isinstance(opened, MeasureTicket)
+        return fl.RecordBatchStream(self._loader.measure(opened))
 
 
 @dataclass(slots=True)

@@ -11,11 +11,13 @@ from importlib.metadata import entry_points, version
 from loadmaster_flight.wire.errors import LoadmasterError
 
 COMMANDS_GROUP = "loadmaster.commands"
-BUILT_IN = {name: f"loadmaster.cli.{name}" for name in ("fetch", "resume", "status")}
+BUILT_IN = {name: f"loadmaster.cli.{name}" for name in ("diff", "explain", "fetch", "resume", "status", "verify")}
 ABOUT = {
     "check": "validate a run spec and take stock of its sources",
     "constructor": "run a Data Constructor",
     "create": "create a run at a planner that runs already",
+    "diff": "tell where two runs part",
+    "explain": "tell what a step holds, or where a sample went, and why",
     "fetch": "read batches of a run from the shell",
     "init": "write a starter spec for a folder of data",
     "loader": "run a Source Loader",
@@ -25,6 +27,7 @@ ABOUT = {
     "simulate": "plan steps on a mesh that is not there, and time them",
     "status": "show what a planner's runs and processes are doing",
     "up": "start a whole run on this machine",
+    "verify": "prove that every piece was delivered exactly once",
 }
 FAILED, INTERRUPTED = 2, 130
 Command = Callable[[Sequence[str]], int | None]

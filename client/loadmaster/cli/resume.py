@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 
 from loadmaster_flight.wire.control import RunView, from_json, to_json
-from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.http import PlannerClient, retrying
 
-from ..joining import list_runs
+from .only_run import only_run
 
 ABOUT = """Let a paused or failed run go on. A run pauses when a source has too many bad rows; `loadmaster status` says
 which. Those rows are passed over; the next ones are judged afresh. Ranks that have ended are started again with the
@@ -33,15 +32,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _resume(planner: PlannerClient, run: str | None) -> RunView:
-    name = run if run is not None else _only_run(planner)
+    name = run if run is not None else only_run(planner)
     return from_json(RunView, json.loads(planner.request("POST", f"/runs/{name}/resume")))
-
-
-def _only_run(planner: PlannerClient) -> str:
-    names = [view.run for view in list_runs(planner)]
-    if len(names) != 1:
-        raise BadRequestError(f"--run must be given unless the planner has exactly one, it has {names or 'none'}")
-    return names[0]
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

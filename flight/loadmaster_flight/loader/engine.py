@@ -24,6 +24,7 @@ from ..spec.run import RunSpec
 from ..wire.errors import BadRequestError, UnavailableError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, Pieces, StepPlan
+from ..wire.tickets import ShowTicket
 from .chunk import Int64Array, Place
 from .crashes import CrashRecord
 from .entry import Hold, Holds
@@ -34,6 +35,7 @@ from .metadata import metadata_batch
 from .opened import OpenedSource
 from .pool import WorkerPool
 from .shelf import BlockShelf
+from .showing import show
 from .window import Window
 
 TOKEN_BYTES = 4
@@ -126,6 +128,10 @@ class LoaderEngine:
         if len(batches) == 1:
             return batches[0]
         return pa.concat_batches([pa.RecordBatch.from_pylist([], PIECES), *batches])
+
+    def show(self, ticket: ShowTicket) -> pa.RecordBatch:
+        """What people want to know of some samples: see `showing.show`."""
+        return show(self._source(ticket.source), ticket)
 
     def release(self, plan: StepPlan) -> None:
         """Note that every rank has this step: rows whose pieces are all delivered leave the window."""

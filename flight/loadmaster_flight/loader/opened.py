@@ -112,6 +112,10 @@ class OpenedSource:
             self._shelf.take(self._key(place.shard, place.block), start, stop)
         return chunk_of(measured, pos=start, rows_N=rows_N)
 
+    def order(self, place: Place) -> Int64Array:
+        """The row at each position of a block; without a read where the block is kept."""
+        return self._order(self._shelved(place.shard, place.block, is_passed=True), place)
+
     def fill(self, shard: int, block: int, row: int, media: SampleMedia, out: MediaBuffers) -> str | None:
         """Decode media of a row; see `Transform.fill`."""
         key = self._key(shard, block)

@@ -18,9 +18,9 @@ from ..wire.control import HeartbeatReply, VerdictReport
 from ..wire.errors import BadRequestError, MovedError
 from ..wire.flight import FlightService, guarded
 from ..wire.http import PlannerClient, retrying
-from ..wire.schemas import METADATA, PIECES
+from ..wire.schemas import METADATA, PIECES, SHOWN
 from ..wire.step_plan import StepPlan
-from ..wire.tickets import MaterializeTicket, MeasureTicket, verify
+from ..wire.tickets import MaterializeTicket, MeasureTicket, ShowTicket, verify
 from .admission import Admission
 from .plan_slices import PlanSlices
 from .runs import OpenRuns
@@ -36,7 +36,8 @@ SAMPLE = ["source", "epoch", "shard", "block", "row"]
 
 
 class LoaderService(FlightService):
-    """Serves MEASURE tickets (METADATA) and MATERIALIZE tickets (PIECES, one or more messages a step, in order).
+    """Serves MEASURE tickets (METADATA), MATERIALIZE tickets (PIECES, one or more messages a step, in order) and SHOW
+    tickets (SHOWN).
 
     Args:
         runs: The engines.
@@ -68,10 +69,13 @@ class LoaderService(FlightService):
             raise MovedError(f"loader {self.address} is stopping: resolve again")
         if isinstance(opened, MeasureTicket):
             return fl.RecordBatchStream(pa.Table.from_batches([self._measure(opened)], METADATA))
+        if isinstance(opened, ShowTicket):
+            with self._measures.place(), self._runs.using(opened.run) as engine:
+                return fl.RecordBatchStream(pa.Table.from_batches([engine.show(opened)], SHOWN))
         if isinstance(opened, MaterializeTicket):
             _check(opened)
             return fl.GeneratorStream(PIECES, guarded(self._materialize(opened)))
-        raise BadRequestError(f"a loader serves measure and materialize tickets, got a {type(opened).__name__}")
+        raise BadRequestError(f"a loader serves measure, materialize and show tickets, got a {type(opened).__name__}")
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
         """Run an action; see `FlightService`."""

@@ -7,7 +7,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -68,6 +68,24 @@ class PlannerClient:
         if answer.status >= 400:
             raise _error_of(answer.status, data)
         return data
+
+    def lines(self, path: str, *, query: dict[str, Any] | None = None) -> Iterator[bytes]:
+        """GET an answer that comes line by line; the deadline is that of each line.
+
+        Raises:
+            UnavailableError, LoadmasterError: As `request`.
+        """
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        try:
+            connection.request("GET", API + quote(path) + ("?" + urlencode(query) if query else ""))
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise _error_of(answer.status, answer.read())
+            yield from answer
+        except (OSError, http.client.HTTPException) as error:
+            raise UnavailableError(f"planner {self.url}: GET {path}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """Close the idle connections; one in use is closed when its call ends. Idempotent."""

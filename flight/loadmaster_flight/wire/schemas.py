@@ -64,6 +64,19 @@ METADATA = pa.schema(
 A sample with media has `image_patches`, empty where its media are audio alone: it is never cut.
 """
 
+SHOWN = pa.schema(
+    [
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("block", pa.int32(), nullable=False),
+        pa.field("pos", pa.int32(), nullable=False),
+        pa.field("row", pa.int32(), nullable=False),
+        pa.field("num_tokens", pa.int32(), nullable=False),  # -1 where no text was asked for
+        pa.field("reason", pa.string()),  # why it has no tokens
+        pa.field("text", pa.string()),
+    ]
+)
+"""What a loader tells people of samples, in the order asked for; pos = row = -1 where the block has no such row."""
+
 PIECES = pa.schema(
     [
         pa.field("step", pa.int64(), nullable=False),

@@ -24,6 +24,7 @@ class TicketKind(IntEnum):
     RANK = 1
     MEASURE = 2
     MATERIALIZE = 3
+    SHOW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +79,34 @@ class MaterializeTicket:
     encoder_ranks: list[int] = field(default_factory=list)
 
 
-Ticket = RankTicket | MeasureTicket | MaterializeTicket
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTicket:
+    """Planner -> loader: which rows some samples of a source are, for people; answered with the schema SHOWN.
+
+    Attributes:
+        places: [shard, block, position in the block's order] of each; with `by_row`, its row in the block instead.
+        has_text: Whether their tokens are wanted as text.
+    """
+
+    run: str
+    source: int
+    epoch: int
+    places: list[list[int]]
+    by_row: bool
+    has_text: bool
+    expires_at: float
+
+
+Ticket = RankTicket | MeasureTicket | MaterializeTicket | ShowTicket
 _CLASSES: dict[TicketKind, type[Any]] = {
     TicketKind.RANK: RankTicket,
     TicketKind.MEASURE: MeasureTicket,
     TicketKind.MATERIALIZE: MaterializeTicket,
+    TicketKind.SHOW: ShowTicket,
 }
 _KINDS = {cls: kind for kind, cls in _CLASSES.items()}
 _HINTS = {cls: get_type_hints(cls) for cls in _KINDS}
-T = TypeVar("T", RankTicket, MeasureTicket, MaterializeTicket)
+T = TypeVar("T", RankTicket, MeasureTicket, MaterializeTicket, ShowTicket)
 
 
 def sign(ticket: Ticket, key: bytes) -> bytes:
@@ -106,7 +126,9 @@ def verify(data: bytes, key: bytes, *, now_s: float | None = None) -> Ticket:
         raise BadRequestError(f"a ticket must have {_TAG_BYTES + 3} to {MAX_TICKET_BYTES} bytes, got {len(data)}")
     body, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
     if body[0] != VERSION or body[1] not in _CLASSES:
-        raise BadRequestError(f"ticket version and kind must be {VERSION} and 1..3, got {body[0]} and {body[1]}")
+        raise BadRequestError(
+            f"ticket version and kind must be {VERSION} and 1..{len(_CLASSES)}, got {body[0]} and {body[1]}"
+        )
     if not hmac.compare_digest(tag, hmac.new(key, body, hashlib.sha256).digest()[:_TAG_BYTES]):
         raise UnauthenticatedError("the ticket's signature does not match: get a new one from the planner")
     ticket = _parse(_CLASSES[TicketKind(body[1])], body[2:])

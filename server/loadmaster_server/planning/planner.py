@@ -22,6 +22,7 @@ from .draw import MissingRowsError
 from .feed import SourceFeed
 from .known_verdicts import KnownVerdicts
 from .membership import Membership, plan_membership, tokens_by_source
+from .origins import encode_origins
 from .place_tree import ClientPlaceTree
 from .placement import Placer
 from .rows import Int64Array, RowTable, metadata_of, tables_of
@@ -80,6 +81,7 @@ class StreamPlanner:
         self._fed: set[int] = set()
         self._known = KnownVerdicts()
         self._num_attempts, self._on_placed = 0, on_placed
+        self._placed = p.PieceTable.empty()
 
     @property
     def step(self) -> int:
@@ -166,6 +168,10 @@ class StreamPlanner:
         """Tokens and cost of the last planned step by source and rank: see `aggregate.aggregate`."""
         return self._aggregate
 
+    def origins(self) -> dict[str, object]:
+        """Where the pieces of the last planned step come from: see `origins.encode_origins`."""
+        return encode_origins(self.step - 1, self._placed, self._state)
+
     def new_verdicts(self) -> pa.RecordBatch:
         """Rows passed over (verdict SKIPPED or BAD, with reason) since the last call, schema METADATA."""
         batches, self._verdicts = self._verdicts, []
@@ -201,7 +207,7 @@ class StreamPlanner:
             if head.is_moved:
                 self._journal(source, self._feeds[source].commit(head, limits))
         placed_S = np.array(self._state.placed_tokens_S, np.int64) + plan.source_tokens_S
-        self._num_attempts = 0
+        self._num_attempts, self._placed = 0, membership.placed
         self._state = PlannerState(
             step=self._state.step + 1,
             is_over=membership.is_final,

@@ -171,7 +171,7 @@ class PlanLoop:
 
     def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
         state = planner.state()
-        record = _record(plan, list(state.placed_tokens_S), planner.aggregate())
+        record = _record(plan, list(state.placed_tokens_S), graph=planner.aggregate(), origins=planner.origins())
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
         checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(self.key.stream, planner.new_verdicts())
@@ -188,7 +188,9 @@ class PlanLoop:
             self._learned |= fresh
 
 
-def _record(plan: StepPlan, total_tokens: list[int], graph: dict[str, object]) -> PlanRecord:
+def _record(
+    plan: StepPlan, total_tokens: list[int], *, graph: dict[str, object], origins: dict[str, object]
+) -> PlanRecord:
     summary = {
         "num_tokens": plan.num_tokens,
         "num_pieces": len(plan.pieces),
@@ -196,6 +198,7 @@ def _record(plan: StepPlan, total_tokens: list[int], graph: dict[str, object]) -
         "total_tokens": total_tokens,
         "weights": plan.weights_S.tolist(),
         "graph": graph,
+        "origins": origins,
     }
     return PlanRecord(
         step=plan.step,

@@ -46,6 +46,31 @@ class VerdictRepository:
                 found[row.step].append((row.source, row.epoch, row.shard, row.block, row.row))
         return {step: tuple(samples) for step, samples in found.items()}
 
+    def masked_reasons(self, key: StreamKey, step: int) -> dict[Masked, str]:
+        """The samples of a step that are served without loss, and why."""
+        statement = select(VerdictRow).where(*_of(key, VerdictKind.MASKED), VerdictRow.step == step)
+        with self._database.reading() as session:
+            rows = session.scalars(statement)
+            return {(row.source, row.epoch, row.shard, row.block, row.row): row.reason for row in rows}
+
+    def left_out_by_block(self, key: StreamKey) -> dict[tuple[int, int, int], list[int]]:
+        """(source, shard, block) -> per row that the stream leaves out, for content or length, its first epoch."""
+        columns = select(VerdictRow.source, VerdictRow.shard, VerdictRow.block, VerdictRow.epoch)
+        where = (VerdictRow.run == key.run, VerdictRow.stream == key.stream, VerdictRow.kind != VerdictKind.MASKED)
+        found: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+        with self._database.reading() as session:
+            for row in session.execute(columns.where(*where)):
+                found[row.source, row.shard, row.block].append(row.epoch)
+        return dict(found)
+
+    def of_sample(self, key: StreamKey, *, source: int, shard: int, block: int, row: int) -> list[VerdictRecord]:
+        """All that the journal says of a sample in a stream, oldest first."""
+        place = (VerdictRow.source == source, VerdictRow.shard == shard, VerdictRow.block == block)
+        stream = (VerdictRow.run == key.run, VerdictRow.stream == key.stream)
+        statement = select(VerdictRow).where(*stream, *place, VerdictRow.row == row).order_by(VerdictRow.number)
+        with self._database.reading() as session:
+            return [_record(found) for found in session.scalars(statement)]
+
 
 def _of(key: StreamKey, kind: VerdictKind) -> tuple[ColumnElement[bool], ...]:
     return VerdictRow.run == key.run, VerdictRow.stream == key.stream, VerdictRow.kind == kind
