@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import BadRequestError, NotFoundError, SpecError
 from loadmaster_server.planning import ClientPlaceTree, DGraph
+from loadmaster_server.planning.aggregate import COST_UNIT, aggregate
 from loadmaster_server.planning.nodes import NodeState
 from support.graphs import lognormal, make_graph
 
@@ -165,6 +167,62 @@ def test_explain_when_a_sample_is_in_the_step_then_every_piece_is_told() -> None
         graph.explain((1, 0, 0, 0, 99))
     with pytest.raises(BadRequestError, match="a sample must be"):
         graph.explain((1, 0))
+
+
+def _with_images(**fields: Any) -> DGraph:
+    """Pieces 1, 6 and 7 have images; bins stay as packed."""
+    graph = _costed(_small(images=[(1, 100), (6, 64), (6, 400), (7, 256)]))
+    return replace(graph.placed(graph.nodes.packed_N), **fields)
+
+
+def test_lineage_when_images_are_distributed_then_it_names_the_rank_that_encodes_each() -> None:
+    graph = _with_images(encoder_K=np.array([3, 1, 0, 2]))
+    way = graph.lineage(6)
+    assert (way.patches, way.encoders, way.leaves) == ((64, 400), (1, 0), (2, 3))
+    assert "; images: 64 patches on rank 1, 400 patches on rank 0, " in graph.explain((1, 0, 0, 0, 6))
+    assert (graph.lineage(0).patches, graph.lineage(0).encoders) == ((), ())
+    assert "images" not in graph.explain((0, 0, 0, 0, 0))
+    assert _small(images=[(6, 64)]).lineage(6).encoders is None
+
+
+def test_lineage_when_images_go_with_their_documents_then_the_first_rank_of_these_encodes_them() -> None:
+    assert [_with_images().lineage(i).encoders for i in (1, 6)] == [(0,), (2, 2)]
+
+
+def test_edges_when_they_end_at_encoders_then_they_are_those_of_the_images() -> None:
+    graph = _with_images(encoder_K=np.array([3, 1, 0, 1]))
+    edges = graph.edges("source", "encoder")
+    rows = zip(edges.from_E, edges.to_E, edges.pieces_E, edges.tokens_E, strict=True)
+    assert [tuple(map(int, row)) for row in rows] == [(0, 3, 1, 100), (1, 0, 1, 400), (1, 1, 2, 320)]
+    costs_K = graph.encoder_cost(graph.images.patches_K)
+    assert edges.cost_E / edges.cost_E.sum() == pytest.approx(
+        np.array([costs_K[0], costs_K[2], costs_K[1] + costs_K[3]]) / costs_K.sum()
+    )
+    assert graph.edges("rank", "encoder").pieces_E.sum() == 4
+
+
+def test_aggregate_when_a_step_has_images_then_their_ranks_patches_and_cost_are_told() -> None:
+    graph, lane_N = _with_images(encoder_K=np.array([3, 1, 0, 1])), np.zeros(8, np.int64)
+    images = aggregate(graph, lane_N, [1, 1])["images"]
+    assert isinstance(images, dict)
+    assert (images["is_hybrid"], images["rank_images"]) == (True, [1, 2, 0, 1])
+    assert images["rank_patches"] == [400, 320, 0, 100]
+    assert sum(images["rank_cost"]) == pytest.approx(COST_UNIT, abs=4)
+    inline = aggregate(_with_images(), lane_N, [1, 1])["images"]
+    assert isinstance(inline, dict)
+    assert (inline["is_hybrid"], inline["rank_images"]) == (False, [1, 0, 3, 0])
+    assert "images" not in aggregate(_costed(_small()), lane_N, [1, 1])
+
+
+def test_restrict_when_the_text_is_balanced_then_images_know_its_microbatches() -> None:
+    text = _costed(_small(images=[(i % 8, 100) for i in range(32)])).balance()
+    images = text.restrict("image")
+    assert np.array_equal(images.bin_N, text.bin_N)
+    placed = images.distribute("world").cost(images.encoder_cost).balance()
+    index_K = (text.bin_N % 2)[images.images.node_K]
+    assert placed.place_N is not None
+    assert np.bincount(index_K * 4 + placed.place_N, minlength=8).tolist() == [4] * 8
+    assert np.array_equal(text.plan(placed).bin_N, text.bin_N)
 
 
 def test_explain_when_a_sample_is_cut_then_each_piece_says_where_it_begins() -> None:

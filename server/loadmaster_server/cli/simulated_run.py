@@ -135,6 +135,7 @@ class SimulatedRun:
         tree: dict[str, Any] = {name: getattr(step, name) for name in names}
         tree |= {"queued": step.queued, "queued_tokens": step.queued_tokens, "oldest_age": step.oldest_age}
         tree |= {"step_s": self.seconds(step.timing), "efficiency": step.timing.efficiency, "bubble_limit": step.limit}
+        tree["images"] = None if step.encoding is None else asdict(step.encoding)
         return tree | asdict(step.evenness)
 
 

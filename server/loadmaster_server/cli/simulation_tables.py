@@ -23,6 +23,7 @@ def run_tables(run: SimulatedRun) -> Iterator[Table | str]:
     yield f"run {run.spec.run}: {axes} ({mesh.world_size} devices), {shape}, strategy {run.spec.strategy}; {data}"
     yield f"simulated: exact 1F1B over FLOPs at {flops} a device, no communication; planned by the real planner"
     yield _step_table(run)
+    yield from _image_lines(run)
     yield _loader_table(run)
     yield _source_table(run)
     yield _memory_table(run)
@@ -65,6 +66,20 @@ def _step_cells(run: SimulatedRun, steps: list[SimulatedStep]) -> list[str]:
         f"{mean([float(step.queued) for step in steps]):,.0f}",
         f"{max(step.oldest_age for step in steps)}",
     ]
+
+
+def _image_lines(run: SimulatedRun) -> Iterator[str]:
+    """What the encoder does in a mean step; none in a run without images."""
+    steps = [step.encoding for step in run.steps if step.encoding is not None]
+    if steps:
+        images, patches, planned, bound, at_home = (
+            sum(getattr(step, name) for step in steps) / len(steps)
+            for name in ("num_images", "num_patches", "max_over_mean", "bound", "at_home")
+        )
+        yield (
+            f"encoder, mean step: {images:,.0f} images of {patches:,.0f} patches; rank max/mean {planned:.3f} (bound "
+            f"{bound:.3f}) over the indexes of microbatches, {at_home:.3f} with images where their documents are"
+        )
 
 
 def _loader_table(run: SimulatedRun) -> Table:

@@ -18,6 +18,7 @@ from ..demand import Demand, NeedMetadata
 from ..dgraph import DGraph
 from ..pieces import DRAWN_AT
 from ..planner import StreamPlanner
+from .encoding import Encoding, encoding_of
 from .figures import Evenness, Mesh, Timing, TokenBudget, evenness_of, limit_of, naive_timing, timing_of
 from .loaders import Against, as_read, cost_grid
 from .shuffling import ShuffleQuality
@@ -37,6 +38,7 @@ class SimulatedStep:
         limit: Efficiency that the pipeline's bubble leaves.
         queued: Pieces that are drawn and wait, with their tokens; `oldest_age` in steps.
         against: Steps of other loaders on the same samples.
+        encoding: What the encoder does; None: the step has no images.
     """
 
     step: int
@@ -53,6 +55,7 @@ class SimulatedStep:
     queued_tokens: int
     oldest_age: int
     against: dict[Against, list[Timing]]
+    encoding: Encoding | None
 
 
 def backbone_of(spec: RunSpec) -> CostModel:
@@ -133,6 +136,7 @@ class Stepper:
             queued_tokens=int(queue.tokens_N.sum()),
             oldest_age=plan.step + 1 - int(queue.values_NP[:, DRAWN_AT].min()) if len(queue) else 0,
             against=self._others(plan.step, size_N, cost_N, plan.num_bins, capacity),
+            encoding=encoding_of(graph),
         )
 
     def _others(
