@@ -230,7 +230,7 @@ class FakePlanner:
             return {"actor_id": "loader-1", "ticket_key_hex": self.key.hex(), **beat}
         if path.endswith("/heartbeat"):
             self.heartbeats.append(body)
-            return {"leases": self.leases, "released": self.released}
+            return {"leases": [] if body.get("is_leaving") else self.leases, "released": self.released}
         if path.endswith("/verdicts"):
             self.verdicts.append(body)
             return {}

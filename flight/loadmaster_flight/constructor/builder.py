@@ -47,6 +47,7 @@ class StreamBuilder:
         planner: Shared by all builders of a process.
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called, without a lock, when all ranks have acknowledged enough for the planner to hear of it.
+        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class StreamBuilder:
         planner: PlannerClient,
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
+        on_unreachable: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self.assignment = assignment
+        self.assignment = self._tried = assignment
         self.num_built, self.build_s = 0, 0.0
         self._skip = Skip.of(assignment.skip)
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
-        self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key)
+        self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key, on_unreachable)
         self._on_advance, self._reported = on_advance, assignment.first_step
         self._changed = threading.Condition()
         self._spec: RunSpec | None = None
@@ -251,6 +253,7 @@ class StreamBuilder:
         self._feed.close()
 
     def _build_one(self) -> None:
+        self._tried = self.assignment
         window, spec = self._prepared()
         with self._changed:
             self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
@@ -293,8 +296,9 @@ class StreamBuilder:
     def _build(self, plan: StepPlan, spec: RunSpec) -> BuiltStep:
         self._begin(plan.step, 1, f"{len(plan.pieces)} pieces from loaders")
         start_s = time.monotonic()
+        tried = self._tried = self.assignment
         try:
-            delivery = Delivery.of(self._gatherer.gather(self.assignment, plan))
+            delivery = Delivery.of(self._gatherer.gather(tried, plan))
         except _PASSING as error:
             raise MovedError(error.message) from error
         batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
@@ -314,8 +318,10 @@ class StreamBuilder:
             self._status = status
 
     def _pause(self, pause_s: float) -> None:
+        """Wait, but no longer than until there are other routes."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed is not None, pause_s)
+            tried = self._tried
+            self._changed.wait_for(lambda: self._closed is not None or self.assignment is not tried, pause_s)
 
     def _fail(self, error: LoadmasterError) -> None:
         """Tell readers, then wait until one of them asks again."""

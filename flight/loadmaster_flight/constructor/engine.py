@@ -23,6 +23,7 @@ class ConstructorEngine:
         planner: Where definitions and plans come from.
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called when the planner should hear of new acknowledgements soon.
+        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class ConstructorEngine:
         *,
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
+        on_unreachable: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._planner, self._ticket_key, self._on_advance = planner, ticket_key, on_advance
+        self._planner, self._ticket_key = planner, ticket_key
+        self._on_advance, self._on_unreachable = on_advance, on_unreachable
         self._lock = threading.Lock()
         self._builders: dict[tuple[str, str], StreamBuilder] = {}
         self._retired: list[StreamBuilder] = []
@@ -117,7 +120,11 @@ class ConstructorEngine:
                 builder.reroute(assignment)
             return
         self._builders[key] = StreamBuilder(
-            assignment, planner=self._planner, ticket_key=self._ticket_key, on_advance=self._on_advance
+            assignment,
+            planner=self._planner,
+            ticket_key=self._ticket_key,
+            on_advance=self._on_advance,
+            on_unreachable=self._on_unreachable,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from loadmaster_flight.wire.control import Assignment, LoaderRoute
-from loadmaster_flight.wire.errors import LoadmasterError, NotReadyError
+from loadmaster_flight.wire.errors import LoadmasterError, NotReadyError, UnavailableError
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import StepPlan
@@ -46,10 +46,13 @@ class Gatherer:
 
     Args:
         ticket_key: Gives the key that tickets are signed with.
+        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
     """
 
-    def __init__(self, ticket_key: Callable[[], bytes]) -> None:
-        self._ticket_key = ticket_key
+    def __init__(
+        self, ticket_key: Callable[[], bytes], on_unreachable: Callable[[str, str], None] = lambda *_: None
+    ) -> None:
+        self._ticket_key, self._on_unreachable = ticket_key, on_unreachable
         self._peers: dict[str, FlightPeer] = {}
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="gather")
 
@@ -88,6 +91,8 @@ class Gatherer:
         except LoadmasterError as error:
             if peer := self._peers.pop(address, None):
                 peer.close()
+            if isinstance(error, UnavailableError):
+                self._on_unreachable(address, error.message)
             return type(error)(f"loader {address}: {error.message}", **error.details)
 
 

@@ -18,8 +18,11 @@ from loadmaster_flight.wire.http import PlannerClient
 
 from .engine import ConstructorEngine
 from .service import ConstructorService
+from .suspects import SuspectReporter
 
 LOG = logging.getLogger(__name__)
+DRAIN_S = 10.0
+REPORT_TIMEOUT_S = 3.0
 
 
 class ConstructorProcess:
@@ -28,7 +31,14 @@ class ConstructorProcess:
     def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         loopback_only(f"grpc://{host}:{port}")
         self._planner = PlannerClient(planner_url)
-        self.engine = ConstructorEngine(self._planner, ticket_key=self._ticket_key, on_advance=lambda: self.link.beat())
+        self._reports = PlannerClient(planner_url, timeout_s=REPORT_TIMEOUT_S)
+        suspects = SuspectReporter(self._reports, by=lambda: self.service.address, on_gone=lambda: self.link.beat())
+        self.engine = ConstructorEngine(
+            self._planner,
+            ticket_key=self._ticket_key,
+            on_advance=lambda: self.link.beat(),
+            on_unreachable=suspects.report,
+        )
         self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port)
         self.link = ActorLink(
             planner_url,
@@ -39,6 +49,11 @@ class ConstructorProcess:
         )
         self.link.start()
 
+    def drain(self, deadline_s: float = DRAIN_S) -> None:
+        """Serve on until others serve our ranks, but no longer than the deadline."""
+        if not self.link.drain(deadline_s):
+            LOG.warning("leaving before others have our ranks")
+
     def close(self) -> None:
         """End streams, take leave of the planner, stop. Idempotent, takes at most a few seconds."""
         self.service.draining.set()
@@ -46,6 +61,7 @@ class ConstructorProcess:
         self.link.close()
         self.service.stop()
         self._planner.close()
+        self._reports.close()
 
     def _ticket_key(self) -> bytes:
         return self.link.ticket_key
@@ -68,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _announce(args.ready_file, process.service.address)
         LOG.info("constructor at %s for planner %s", process.service.address, args.planner)
         stop.wait()
+        if stop.is_notice:
+            process.drain()
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)  # a call that a peer never ends must not hold the process

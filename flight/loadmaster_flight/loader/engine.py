@@ -20,7 +20,7 @@ import pyarrow as pa
 from ..sources.cache import BlockCache
 from ..sources.lanes import LanePath
 from ..spec.manifest import SourceManifest
-from ..spec.run import RunSpec
+from ..spec.run import BudgetSpec, RunSpec
 from ..wire.errors import BadRequestError, UnavailableError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, Pieces, StepPlan
@@ -133,6 +133,43 @@ class LoaderEngine:
         """What people want to know of some samples: see `showing.show`."""
         return show(self._source(ticket.source), ticket)
 
+    @property
+    def budgets(self) -> BudgetSpec:
+        """The run's budgets and horizons."""
+        return self._run.budgets
+
+    def open_source(self, source: int) -> None:
+        """Open a source before anything of it is asked for.
+
+        Raises:
+            SourceError: It is not what it was when the run was created; names the shard.
+        """
+        self._source(source)
+
+    def hold_ahead(self, plan: StepPlan) -> list[Hold]:
+        """Have the samples of a step (or a slice of it) in the window until `let_go`; not before what is needed now.
+
+        Raises:
+            LoadmasterError: They cannot be made now; nothing is held then.
+        """
+        holds = Holds()
+        try:
+            held, _ = self._hold_pieces(holds, plan.pieces, is_urgent=False)
+            for hold in held:
+                hold.future.result()
+        except BaseException:
+            self._window.release(holds.all)
+            raise
+        return holds.all
+
+    def let_go(self, holds: Sequence[Hold]) -> None:
+        """End what `hold_ahead` began."""
+        self._window.release(holds)
+
+    def lend(self, more_bytes: int) -> None:
+        """Add to the window's budget what is held ahead for others, or take it back."""
+        self._window.lend(more_bytes)
+
     def release(self, plan: StepPlan) -> None:
         """Note that every rank has this step: rows whose pieces are all delivered leave the window."""
         for place, _, part in _by_place(plan.pieces):
@@ -238,13 +275,15 @@ class LoaderEngine:
             self._count(pieces_sent=len(plan.pieces))
             return gather_pieces(plan.step, plan.pieces, cargo, source_names=self._names)
 
-    def _hold_pieces(self, holds: Holds, pieces: Pieces) -> tuple[list[Hold], Int64Array]:
+    def _hold_pieces(self, holds: Holds, pieces: Pieces, *, is_urgent: bool = True) -> tuple[list[Hold], Int64Array]:
         """Hold the chunks of all pieces: the holds, and which of them each piece is in."""
         held: list[Hold] = []
         chunk_N = np.zeros(len(pieces), np.int64)
         for place, lane, part in _by_place(pieces):
             positions, opened = pieces.pos[part], self._source(place.source)
-            found = self._measurer.hold(holds, opened, place, lane, np.unique(positions), is_ahead=False)
+            found = self._measurer.hold(
+                holds, opened, place, lane, np.unique(positions), is_ahead=False, is_urgent=is_urgent
+            )
             starts = [hold.entry.start for hold in found]
             chunk_N[part] = len(held) + np.searchsorted(starts, positions, side="right") - 1
             held += found

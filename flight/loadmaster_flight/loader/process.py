@@ -14,16 +14,18 @@ from pathlib import Path
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..wire.actor import ActorLink, ActorReport
-from ..wire.control import Role
+from ..wire.control import HeartbeatReply, Role
 from ..wire.ending import stop_event
 from ..wire.flight import loopback_only, tune_process
 from .crashes import CrashRecord
 from .engine import LoaderEngine
 from .runs import OpenRuns
 from .service import LoaderService
+from .shadow import Shadows
 
 LOG = logging.getLogger(__name__)
 REGISTER_NEWS_S = 1.0
+DRAIN_S = 10.0
 END_S = 2.5
 """A stop that takes longer (storage or a planner that does not answer) is cut off."""
 
@@ -50,6 +52,7 @@ class LoaderProcess:
         self._cache_dir, self._workers = cache_dir, workers
         self._crashes = CrashRecord(cache_dir / "crashes") if cache_dir is not None else None
         self.runs = OpenRuns(planner_url, self._open_engine)
+        self.shadows = Shadows(planner_url, self.runs)
         self.service = LoaderService(
             self.runs, planner_url=planner_url, ticket_key=self._ticket_key, host=host, port=port
         )
@@ -57,19 +60,34 @@ class LoaderProcess:
             planner_url,
             role=Role.LOADER,
             address=self.service.address,
-            on_desired=self.service.follow,
-            report=lambda: ActorReport(stats=self.service.stats()),
+            on_desired=self._follow,
+            report=self._report,
         )
         self.link.start()
+
+    def drain(self, deadline_s: float = DRAIN_S) -> None:
+        """Serve on until others own what is ours and everybody knows it, but no longer than the deadline."""
+        if not self.link.drain(deadline_s):
+            LOG.warning("leaving before others own our partitions")
+        elif self.service.stats()["streams"]:  # who asked us before may ask once more: it hears of it by heartbeat
+            threading.Event().wait(2 * self.link.heartbeat_s)
 
     def close(self) -> None:
         """Take leave of the planner, end streams, close the runs. Idempotent, at most a few seconds."""
         self.service.draining.set()
         self.link.close()
+        self.shadows.close()
         self.service.stop(grace_s=1.0)
         self.runs.close()
         if self._crashes is not None:
             self._crashes.close()
+
+    def _follow(self, desired: HeartbeatReply) -> None:
+        self.service.follow(desired)
+        self.shadows.follow(desired.leases, desired.released)
+
+    def _report(self) -> ActorReport:
+        return ActorReport(stats=self.service.stats() | self.shadows.stats(), warm=self.shadows.warm())
 
     def _open_engine(self, run: RunSpec, manifests: list[SourceManifest]) -> LoaderEngine:
         return LoaderEngine(run, manifests, cache_dir=self._cache_dir, workers=self._workers, crashes=self._crashes)
@@ -97,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ) as process:
         _announce(process, args.ready_file, stop)
         stop.wait()
+        if stop.is_notice:
+            process.drain()
         _end_hard_after(END_S)
     logging.shutdown()
     sys.stdout.flush()

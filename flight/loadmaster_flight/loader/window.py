@@ -53,6 +53,12 @@ class Window:
         """Whether that much may come in ahead of need; not while the window is about as full as evicting leaves it."""
         return self._size_bytes + more_bytes <= self._budget_bytes - self._budget_bytes // 8
 
+    def lend(self, more_bytes: int) -> None:
+        """Raise the budget by what is held for others; a negative number takes it back."""
+        with self._lock:
+            self._budget_bytes += more_bytes
+            self._shrink()
+
     @contextmanager
     def holding(self) -> Iterator[Holds]:
         """A scope whose holds are released at its end."""

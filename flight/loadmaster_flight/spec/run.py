@@ -54,6 +54,8 @@ class BudgetSpec(SpecModel):
     """Memory for resident blocks of all sources together; buys lanes, and with them shuffle quality."""
     window_bytes: Annotated[int, Field(ge=1 << 16)] = 512 << 20
     """Measured samples that one loader keeps until they are delivered."""
+    shadow_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
+    """Measured samples of the next steps that one loader keeps for partitions that it shadows, besides its window."""
     build_bytes: Annotated[int, Field(ge=1 << 16)] = 512 << 20
     """Assembled steps that one constructor keeps."""
     cache_bytes: Annotated[int, Field(ge=0)] = 1 << 30

@@ -129,6 +129,8 @@ class SourceSpec(SpecModel):
     on_exhausted: OnExhausted = OnExhausted.RENORMALIZE
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = 0.01
     """More bad rows than this among the last 1,000 (and at least 20) pause the run."""
+    shadows: Annotated[int, Field(ge=0, le=8)] = 0
+    """Loaders that stand by for each partition's owner: warm, so that its loss is not felt. Costs `shadow_bytes`."""
     lanes: Annotated[int | None, Field(ge=1, le=1024)] = None
     """Parallel read streams; by default from shuffle_bytes. Frozen when the run is created."""
     block_bytes: Annotated[int, Field(ge=1 << 12)] = 8 << 20

@@ -11,23 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .control import HeartbeatReply, HeartbeatRequest, RegisterReply, RegisterRequest, Role, StreamProgress
+from .control import HeartbeatReply, HeartbeatRequest, Lease, RegisterReply, RegisterRequest, Role, StreamProgress
 from .errors import ConflictError, GoneError, LoadmasterError, NotFoundError, NotReadyError
 from .http import PlannerClient, retrying
 
 LOG = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 10.0
 MAX_PAUSE_S = 2.0
+LEAVING_BEAT_S = 0.2
+DEAF_S = 2.0
+"""Who is about to leave waits no longer for a planner that does not answer."""
 T = TypeVar("T")
 _FORGOTTEN = (NotFoundError, ConflictError, GoneError)  # the planner does not know us, or holds us for another life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorReport:
-    """What a process says of itself in a heartbeat."""
+    """What a process says of itself in a heartbeat: see `HeartbeatRequest`."""
 
     acknowledged: list[StreamProgress] = field(default_factory=list)
     stats: dict[str, float] = field(default_factory=dict)
+    warm: list[Lease] = field(default_factory=list)
 
 
 class ActorLink:
@@ -68,6 +72,9 @@ class ActorLink:
         self._registered, self._stop, self._wake = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="planner-link", daemon=True)
         self._complained = False
+        self._is_leaving, self._beaten = False, threading.Condition()
+        self._desired: HeartbeatReply | None = None
+        self._beaten_s = 0.0
 
     @property
     def actor_id(self) -> str:
@@ -96,9 +103,38 @@ class ActorLink:
         """Wait for the first registration; False when it did not come in time."""
         return self._registered.wait(timeout_s)
 
+    @property
+    def heartbeat_s(self) -> float:
+        """How often we report, and so how soon everybody knows what has changed."""
+        return self._known().heartbeat_s
+
     def beat(self) -> None:
         """Heartbeat now instead of at the end of the pause."""
         self._wake.set()
+
+    def drain(self, deadline_s: float) -> bool:
+        """Have the planner give what we own to others, who are warm by then; what we have is served meanwhile.
+
+        Returns:
+            Whether others have all of it. False at the deadline, and when the planner does not answer.
+        """
+        until_s = time.monotonic() + deadline_s
+        with self._beaten:
+            self._is_leaving, self._desired, self._beaten_s = True, None, time.monotonic()
+        while self._registered.is_set() and not self._stop.is_set():
+            self._wake.set()
+            with self._beaten:
+                self._beaten.wait_for(self._is_free, LEAVING_BEAT_S)
+                if self._is_free():
+                    return True
+                now_s = time.monotonic()
+                if now_s > until_s or now_s - self._beaten_s > DEAF_S:
+                    return False
+        return False
+
+    def _is_free(self) -> bool:
+        owns = self._desired is None or self._desired.assignments or not all(x.is_standby for x in self._desired.leases)
+        return not owns
 
     def close(self, *, leave: bool = True) -> None:
         """Stop, and with `leave` tell the planner so that leases are free at once. Idempotent, at most about 2 s."""
@@ -139,7 +175,14 @@ class ActorLink:
     def _heartbeat(self) -> None:
         reply = self._known()
         report = self._called(self._report) or ActorReport()
-        beat = HeartbeatRequest(incarnation=self.incarnation, acknowledged=report.acknowledged, stats=report.stats)
+        is_leaving = self._is_leaving
+        beat = HeartbeatRequest(
+            incarnation=self.incarnation,
+            acknowledged=report.acknowledged,
+            stats=report.stats,
+            warm=report.warm,
+            is_leaving=is_leaving,
+        )
         path = f"/actors/{reply.actor_id}/heartbeat"
         sent_s = time.monotonic()
         # The second try is for a kept connection that the planner has closed meanwhile.
@@ -149,6 +192,10 @@ class ActorLink:
             LOG.info("planner %s answers again", self.planner.url)
             self._complained = False
         self._called(lambda: self._on_desired(desired))
+        if is_leaving:
+            with self._beaten:
+                self._desired, self._beaten_s = desired, time.monotonic()
+                self._beaten.notify_all()
 
     def _called(self, call: Callable[[], T]) -> T | None:
         try:

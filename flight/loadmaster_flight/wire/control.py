@@ -4,6 +4,7 @@ Paths, all below /api/v1:
     POST /actors                                  RegisterRequest -> RegisterReply
     POST /actors/{actor_id}/heartbeat             HeartbeatRequest -> HeartbeatReply
     DELETE /actors/{actor_id}                     leave in peace: leases are free at once
+    POST /actors/suspects                         SuspectReport -> SuspectReply: a process that cannot be reached
     GET  /actors                                  ActorView of each process that has not been given up
     POST /runs                                    CreateRunRequest -> RunView (same spec and manifests: idempotent)
     GET  /runs, /runs/{run}                       RunView
@@ -52,33 +53,86 @@ class RegisterReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankReport:
+    """How ranks are, as their constructor sees them: the lists have one entry for each of `ranks`.
+
+    Attributes:
+        ranks: Global ranks that fetch.
+        acknowledged: Steps below this one are consumed.
+        seen_s: Seconds since it was last heard of; of an unheard one, since the constructor got the stream.
+        moved_s: Seconds since it last consumed a step.
+        left: Those that closed their stream.
+        unheard: Those of which this constructor has heard nothing yet.
+    """
+
+    ranks: list[int] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    seen_s: list[float] = field(default_factory=list)
+    moved_s: list[float] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    unheard: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgress:
-    """Steps < `step` of (run, stream, generation) are acknowledged (by a constructor's ranks) or released."""
+    """Steps < `step` of (run, stream, generation) are acknowledged (by a constructor's ranks) or released.
+
+    `is_ready`: from constructors, the step that their ranks need next is built. `status`: for people; from the planner,
+    whom all ranks of the stream wait for. `ranks`: from constructors, how each of theirs is.
+    """
 
     run: str
     stream: str
     generation: int
     step: int
     status: str = ""
+    is_ready: bool = False
+    ranks: RankReport = field(default_factory=RankReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """`acknowledged`: from constructors, per stream, what all their ranks have acknowledged. `stats`: for people."""
+    """What a process says of itself.
+
+    Attributes:
+        acknowledged: From constructors, per stream, what all their ranks have acknowledged.
+        stats: For people.
+        warm: From loaders, standby leases whose next steps are in memory.
+        is_leaving: It is about to end: its leases are to be handed over first.
+    """
 
     incarnation: str
     acknowledged: list[StreamProgress] = field(default_factory=list)
     stats: dict[str, float] = field(default_factory=dict)
+    warm: list[Lease] = field(default_factory=list)
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspectReport:
+    """The process at `address` refuses connections, says `by`; the planner looks itself."""
+
+    address: str
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspectReply:
+    """Whether it was given up, now or before."""
+
+    is_gone: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Partition k of P of a source of a run: lanes l with l mod P = k."""
+    """Partition k of P of a source of a run: lanes l with l mod P = k. A standby keeps warm what another one owns."""
 
     run: str
     source: int
     partition: int
     partitions: int
+    is_standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +237,30 @@ class LeftOutView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """A rank that others wait for, or that is silent.
+
+    Attributes:
+        last_seen_s: Seconds since it was last heard of.
+        acknowledged: It has consumed the steps before this one.
+        state: "silent"; "behind": it is heard of and stays at its step; "left": it closed its stream before the others.
+    """
+
+    rank: int
+    last_seen_s: float
+    acknowledged: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
-    """Where a stream is. Steps are exclusive bounds: planned, bound and acknowledged up to but not including."""
+    """Where a stream is. Steps are exclusive bounds: planned, bound and acknowledged up to but not including.
+
+    Attributes:
+        waiting_for: Ranks that have yet to join.
+        ranks: Ranks that have joined and are behind the others or silent, the one that is most behind first.
+        waiting_text: Both for people, such as "waiting for rank 3, last seen 40 s ago"; empty where nobody waits.
+    """
 
     run: str
     stream: str
@@ -199,6 +275,8 @@ class StreamView:
     source_names: list[str]
     source_tokens: list[int]
     source_weights: list[float]
+    ranks: list[RankView] = field(default_factory=list)
+    waiting_text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

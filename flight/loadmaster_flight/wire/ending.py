@@ -9,17 +9,30 @@ import sys
 import threading
 
 
-def stop_event(*, has_parent_pipe: bool) -> threading.Event:
+class StopEvent(threading.Event):
+    """Set when the process is to end."""
+
+    signal_number = 0
+    """The signal that set it; 0 where the parent is gone."""
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether there is time to hand over what we own: SIGTERM asks for an end, and does not force it."""
+        return self.signal_number == signal.SIGTERM
+
+
+def stop_event(*, has_parent_pipe: bool) -> StopEvent:
     """An event that SIGTERM, SIGINT and, with a parent's pipe, the end of standard input set. Main thread only.
 
     A second signal ends the process at once. The handler sets the event from a thread of its own: the main thread may
     just hold the event's lock inside `wait`, and would wait for itself.
     """
-    stop = threading.Event()
+    stop = StopEvent()
 
-    def on_signal(*_: object) -> None:
+    def on_signal(number: int, _: object) -> None:
         if stop.is_set():
             os._exit(1)
+        stop.signal_number = number
         threading.Thread(target=stop.set, name="stop", daemon=True).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):

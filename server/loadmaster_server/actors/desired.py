@@ -59,8 +59,8 @@ def draw_picture(
         by_actor[lease.actor].append(lease)
     known = {generation.key: generation for generation in generations}
     duties = {
-        actor: Duties(leases=_partitions(owned), assignments=_assignments(owned, known, runs, routes))
-        for actor, owned in by_actor.items()
+        actor: Duties(leases=_partitions(held), assignments=_assignments(held, known, runs, routes))
+        for actor, held in by_actor.items()
     }
     return Picture(generations=known, duties=duties)
 
@@ -68,7 +68,7 @@ def draw_picture(
 def _routes(leases: Iterable[LeaseRecord], addresses: Mapping[int, str]) -> dict[str, list[LoaderRoute]]:
     places: defaultdict[str, defaultdict[int, list[list[int]]]] = defaultdict(lambda: defaultdict(list))
     for lease in leases:
-        if lease.kind is LeaseKind.PARTITION:
+        if lease.kind is LeaseKind.PARTITION and not lease.standby:
             places[lease.run][lease.actor].append([lease.source, lease.slot, lease.slots])
     return {
         run: [LoaderRoute(address=addresses[actor], partitions=triples) for actor, triples in sorted(owners.items())]
@@ -76,22 +76,29 @@ def _routes(leases: Iterable[LeaseRecord], addresses: Mapping[int, str]) -> dict
     }
 
 
-def _partitions(owned: Iterable[LeaseRecord]) -> list[Lease]:
+def _partitions(held: Iterable[LeaseRecord]) -> list[Lease]:
     return [
-        Lease(run=lease.run, source=lease.source, partition=lease.slot, partitions=lease.slots)
-        for lease in owned
+        Lease(
+            run=lease.run,
+            source=lease.source,
+            partition=lease.slot,
+            partitions=lease.slots,
+            is_standby=lease.standby > 0,
+        )
+        for lease in held
         if lease.kind is LeaseKind.PARTITION
     ]
 
 
 def _assignments(
-    owned: Iterable[LeaseRecord],
+    held: Iterable[LeaseRecord],
     generations: Mapping[GenerationKey, GenerationRecord],
     runs: Mapping[str, Definition],
     routes: Mapping[str, list[LoaderRoute]],
 ) -> list[Assignment]:
+    """Ranks that the process serves, and those that it is to serve soon: it builds for both alike."""
     dp_ranks: defaultdict[GenerationKey, list[int]] = defaultdict(list)
-    for lease in owned:
+    for lease in held:
         if lease.kind is LeaseKind.DP:
             key = GenerationKey(run=lease.run, stream=lease.stream, generation=lease.generation)
             dp_ranks[key].append(lease.slot)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from loadmaster_flight.wire.control import ActorView, HeartbeatReply, HeartbeatRequest, RegisterReply, RegisterRequest
+from loadmaster_flight.wire.control import (
+    ActorView,
+    HeartbeatReply,
+    HeartbeatRequest,
+    RegisterReply,
+    RegisterRequest,
+    SuspectReply,
+    SuspectReport,
+)
 
 from .service import ActorService
 
@@ -22,6 +30,11 @@ def actor_routes(actors: ActorService) -> APIRouter:
     def list_actors() -> list[ActorView]:
         """Who is there, in the order in which they came."""
         return actors.views()
+
+    @router.post("/actors/suspects")
+    def suspect(report: SuspectReport) -> SuspectReply:
+        """Say that a process cannot be reached; the planner looks itself."""
+        return actors.suspect(report)
 
     @router.post("/actors/{actor_id}/heartbeat")
     def heartbeat(actor_id: str, request: HeartbeatRequest) -> HeartbeatReply:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 
 from loadmaster_flight.wire.control import (
     ActorView,
@@ -16,46 +15,62 @@ from loadmaster_flight.wire.control import (
     RegisterRequest,
     Role,
     StreamProgress,
+    SuspectReply,
+    SuspectReport,
 )
 from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotFoundError
 from loadmaster_flight.wire.flight import loopback_only
+from loadmaster_flight.wire.probing import refusing
 
-from ..store import ACTORS, ActorRecord, GenerationKey, Store
+from ..store import ACTORS, GenerationKey, GenerationState, LeaseRecord, Store
 from .desired import Duties, Picture, draw_picture
+from .handover import hand_over
+from .lives import Life
 from .placement import place_dp_ranks, place_partitions
 from .progress import Progress
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, kw_only=True)
-class Life:
-    """A process as this planner sees it. `serves`: the ranks that its last heartbeat was answered with."""
-
-    record: ActorRecord
-    seen_s: float
-    stats: dict[str, float] = field(default_factory=dict)
-    serves: dict[GenerationKey, list[int]] = field(default_factory=dict)
+LEASES = "leases"
+"""Topic of the bulletin: leases were brought up to date."""
+SUSPECT_S = 1.0
+"""Who is silent for this long, and for two heartbeats, is looked at: if its port refuses, it is given up at once."""
+HANDOVER_S = 5.0
+"""An heir that is not warm after this long becomes the owner as it is."""
+SETTLE_S = 1.0
+_READ = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
 
 class ActorService:
     """Keeps track of who is alive. Any thread may call it; one thread of its own expires and reassigns.
 
     Who is alive is kept in memory and built again from SQL and heartbeats: after a restart, and after the planner
-    itself was held up, everybody has one more lease.
+    itself was held up, everybody has one more lease. Leases are derived from those there are, and move no more than
+    they must; from a live process they move when the next owner is warm.
 
     Args:
         store: The truth.
         heartbeat_s: How often processes report.
         lease_s: Silence after which a process is given up.
+        on_progress: Called with what a constructor's heartbeat says of its streams; must not block.
+        awaited: Whom the ranks of a generation wait for, for people; constructors pass it on to them.
     """
 
-    def __init__(self, store: Store, *, heartbeat_s: float, lease_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        heartbeat_s: float,
+        lease_s: float,
+        on_progress: Callable[[list[StreamProgress]], None] = lambda _: None,
+        awaited: Callable[[GenerationKey], str] = lambda _: "",
+    ) -> None:
         self._store, self._heartbeat_s, self._lease_s = store, heartbeat_s, lease_s
+        self._on_progress, self._awaited = on_progress, awaited
         now_s = time.monotonic()
         self._lives = {record.number: Life(record=record, seen_s=now_s) for record in store.actors.all()}
         self._progress: dict[GenerationKey, Progress] = {}
         self._picture = Picture()
+        self._moving_since_s: dict[LeaseRecord, float] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="actors", daemon=True)
@@ -101,11 +116,14 @@ class ActorService:
             life = self._life(actor_id)
             if life.record.incarnation != request.incarnation:
                 raise NotFoundError(f"actor {actor_id} is another incarnation: register again")
-            life.seen_s, life.stats = time.monotonic(), request.stats
+            is_news = life.hear(request)
             risen = self._note(life, request.acknowledged)
+        self._on_progress(request.acknowledged)
         for key, step in risen.items():
             self._store.generations.acknowledge(key, step)
             self._store.bulletin.post(str(key.stream_key))
+        if is_news and (life.is_leaving or self._moving_since_s):
+            self._store.bulletin.post(ACTORS)
         with self._lock:
             return self._desired(life)
 
@@ -113,7 +131,21 @@ class ActorService:
         """Who has not been given up, in the order in which they came."""
         now_s = time.monotonic()
         with self._lock:
-            return [_view(life, now_s) for _, life in sorted(self._lives.items())]
+            return [life.view(now_s) for _, life in sorted(self._lives.items())]
+
+    def suspect(self, report: SuspectReport) -> SuspectReply:
+        """Look at a process that cannot be reached, it is said; one whose port refuses is given up at once.
+
+        Returns when its leases have gone to others, but after a second in any case.
+        """
+        with self._lock:
+            numbers = [n for n, life in self._lives.items() if life.record.address == report.address]
+        if numbers and not refusing([report.address]):
+            return SuspectReply(is_gone=False)
+        seen = self._store.bulletin.seen(LEASES)
+        if numbers and self._give_up(numbers, f"refuses connections, as {report.by or 'somebody'} found"):
+            self._store.bulletin.wait(LEASES, seen, SETTLE_S)
+        return SuspectReply(is_gone=True)
 
     def leave(self, actor_id: str) -> None:
         """A process goes in peace; one that is gone already is fine too."""
@@ -136,7 +168,7 @@ class ActorService:
         risen: dict[GenerationKey, int] = {}
         for word in acknowledged:
             key = GenerationKey(run=word.run, stream=word.stream, generation=word.generation)
-            progress, ranks = self._progress.get(key), life.serves.get(key)
+            progress, ranks = self._progress.get(key), life.duties.serves.get(key)
             if progress is None or not ranks:
                 continue
             before = progress.common
@@ -147,9 +179,15 @@ class ActorService:
 
     def _desired(self, life: Life) -> HeartbeatReply:
         duties = self._picture.duties.get(life.record.number, Duties())
-        life.serves = duties.serves
+        life.duties = duties
         released = [
-            StreamProgress(run=key.run, stream=key.stream, generation=key.generation, step=progress.common)
+            StreamProgress(
+                run=key.run,
+                stream=key.stream,
+                generation=key.generation,
+                step=progress.common,
+                status=self._awaited(key),
+            )
             for key, progress in self._progress.items()
             if key.run in duties.runs
         ]
@@ -162,7 +200,7 @@ class ActorService:
             try:
                 self._expire(ticked_s)
                 ticked_s = time.monotonic()
-                if seen != done:
+                if seen != done or self._moving_since_s:
                     self._reconcile()
                     done = seen
             except LoadmasterError:
@@ -177,39 +215,58 @@ class ActorService:
             if now_s - ticked_s > self._lease_s / 2:  # we were held up ourselves: nobody could report
                 for life in self._lives.values():
                     life.seen_s = now_s
-            silent = [n for n, life in self._lives.items() if now_s - life.seen_s > self._lease_s]
-            gone = [self._lives.pop(number).record.actor_id for number in silent]
-        if gone:
-            LOG.warning("silent for %s s, given up: %s", self._lease_s, ", ".join(gone))
-            self._store.actors.remove(silent)
-            self._store.bulletin.post(ACTORS)
+            silent_s = {number: now_s - life.seen_s for number, life in self._lives.items()}
+            addresses = {number: life.record.address for number, life in self._lives.items()}
+        patience_s = max(SUSPECT_S, 2 * self._heartbeat_s)
+        doubtful = {n for n, quiet_s in silent_s.items() if patience_s < quiet_s <= self._lease_s}
+        refused = refusing({addresses[n] for n in doubtful})
+        self._give_up([n for n in doubtful if addresses[n] in refused], "refuses connections")
+        silent = [n for n, quiet_s in silent_s.items() if quiet_s > self._lease_s]
+        self._give_up(silent, f"silent for {self._lease_s} s")
+
+    def _give_up(self, numbers: Sequence[int], why: str) -> bool:
+        """Forget processes and free what they own; False when none of them is there any more."""
+        with self._lock:
+            lives = [self._lives.pop(number) for number in numbers if number in self._lives]
+        if not lives:
+            return False
+        LOG.warning("given up: %s (%s)", ", ".join(life.record.actor_id for life in lives), why)
+        self._store.actors.remove([life.record.number for life in lives])
+        self._store.bulletin.post(ACTORS)
+        return True
 
     def _reconcile(self) -> None:
-        """Derive all leases anew from who is alive and what is being read; write them where they changed."""
+        """Derive leases from those there are, who is alive and what is being read; write them where they changed."""
         runs = {name: self._store.runs.definition(name) for name in self._store.runs.active_names()}
         generations = [g for g in self._store.generations.current() if g.key.run in runs]
+        read = {generation.key.run for generation in generations if generation.state in _READ}
+        previous = [lease for lease in self._store.actors.leases() if lease.run in read]
         with self._lock:
-            records = [life.record for _, life in sorted(self._lives.items())]
-        by_role = {role: [r.number for r in records if r.role == role] for role in Role}
-        leases = place_partitions(runs, by_role[Role.LOADER])
-        leases += place_dp_ranks(generations, by_role[Role.CONSTRUCTOR])
+            lives = dict(sorted(self._lives.items()))
+        stay = {n: life.record.role for n, life in lives.items() if not life.is_leaving}
+        target = place_partitions(runs, [n for n, role in stay.items() if role == Role.LOADER], previous)
+        target += place_dp_ranks(generations, [n for n, role in stay.items() if role == Role.CONSTRUCTOR], previous)
+        leases = self._on_the_way(target, previous, lives)
         self._store.actors.replace_leases(leases)
-        picture = draw_picture(runs, generations, leases, {r.number: r.address for r in records})
+        picture = draw_picture(runs, generations, leases, {n: life.record.address for n, life in lives.items()})
         with self._lock:
             self._picture = picture
             self._progress = {key: self._progress.get(key) or Progress(g) for key, g in picture.generations.items()}
+        self._store.bulletin.post(LEASES)
 
+    def _on_the_way(
+        self, target: list[LeaseRecord], previous: list[LeaseRecord], lives: dict[int, Life]
+    ) -> list[LeaseRecord]:
+        """The leases for now: who is alive gives up what it owns when the heir is warm, or has had its time."""
+        now_s = time.monotonic()
 
-def _view(life: Life, now_s: float) -> ActorView:
-    record = life.record
-    return ActorView(
-        actor_id=record.actor_id,
-        role=Role(record.role),
-        address=record.address,
-        pid=record.pid,
-        heartbeat_age_s=round(now_s - life.seen_s, 3),
-        stats=life.stats,
-    )
+        def is_prepared(lease: LeaseRecord) -> bool:
+            is_due = now_s - self._moving_since_s.get(lease, now_s) > HANDOVER_S
+            return is_due or lives[lease.actor].is_prepared(lease)
+
+        settled = hand_over(target, previous, alive=lives.keys(), is_prepared=is_prepared)
+        self._moving_since_s = {lease: self._moving_since_s.get(lease, now_s) for lease in settled.pending}
+        return settled.leases
 
 
 def _check_registration(request: RegisterRequest) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.control import LoaderRoute, RegisterRequest, Role
@@ -43,6 +43,11 @@ class ActorRepository:
         with self._database.reading() as session:
             return [_record(row) for row in session.scalars(select(ActorRow).order_by(ActorRow.number))]
 
+    def leases(self) -> list[LeaseRecord]:
+        """All leases, shadows too."""
+        with self._database.reading() as session:
+            return [_lease(row) for row in session.scalars(select(LeaseRow))]
+
     def replace_leases(self, leases: Sequence[LeaseRecord]) -> bool:
         """Make these the leases; False when they were so before. Leases of actors that are gone are left out."""
         with self._database.writing() as session:
@@ -55,14 +60,14 @@ class ActorRepository:
 
     def partition_owners(self, run: str, source: int) -> dict[int, tuple[int, str]]:
         """Who measures a source: k -> (P, address) for the partitions that have an owner."""
-        of_source = (LeaseRow.run == run, LeaseRow.kind == LeaseKind.PARTITION, LeaseRow.source == source)
+        of_source = (LeaseRow.run == run, LeaseRow.source == source, *_owned(LeaseKind.PARTITION))
         statement = select(LeaseRow.slot, LeaseRow.slots, ActorRow.address).join(ActorRow).where(*of_source)
         with self._database.reading() as session:
             return {slot: (slots, address) for slot, slots, address in session.execute(statement)}
 
     def routes(self, run: str) -> list[LoaderRoute]:
         """Where the partitions of a run's sources are, one route an address."""
-        of_run = (LeaseRow.run == run, LeaseRow.kind == LeaseKind.PARTITION)
+        of_run = (LeaseRow.run == run, *_owned(LeaseKind.PARTITION))
         columns = select(ActorRow.address, LeaseRow.source, LeaseRow.slot, LeaseRow.slots).join(ActorRow).where(*of_run)
         places: dict[str, list[list[int]]] = {}
         with self._database.reading() as session:
@@ -73,16 +78,20 @@ class ActorRepository:
     def constructor_of(self, key: GenerationKey, dp_rank: int) -> str | None:
         """Address of the constructor that serves a dp rank; None while there is none."""
         place = (LeaseRow.run == key.run, LeaseRow.stream == key.stream, LeaseRow.generation == key.generation)
-        rank = (LeaseRow.kind == LeaseKind.DP, LeaseRow.slot == dp_rank)
+        rank = (LeaseRow.slot == dp_rank, *_owned(LeaseKind.DP))
         with self._database.reading() as session:
             return session.scalar(select(ActorRow.address).join(LeaseRow).where(*place, *rank))
 
     def constructors(self, key: GenerationKey) -> dict[int, str]:
         """Address of the constructor of each dp rank that has one."""
         place = (LeaseRow.run == key.run, LeaseRow.stream == key.stream, LeaseRow.generation == key.generation)
-        statement = select(LeaseRow.slot, ActorRow.address).join(ActorRow).where(*place, LeaseRow.kind == LeaseKind.DP)
+        statement = select(LeaseRow.slot, ActorRow.address).join(ActorRow).where(*place, *_owned(LeaseKind.DP))
         with self._database.reading() as session:
             return {row.slot: row.address for row in session.execute(statement)}
+
+
+def _owned(kind: LeaseKind) -> tuple[ColumnElement[bool], ...]:
+    return LeaseRow.kind == kind, LeaseRow.standby == 0
 
 
 def _write_leases(session: Session, leases: set[LeaseRecord]) -> None:
@@ -95,6 +104,7 @@ def _write_leases(session: Session, leases: set[LeaseRecord]) -> None:
             generation=lease.generation,
             source=lease.source,
             slot=lease.slot,
+            standby=lease.standby,
             slots=lease.slots,
             actor=lease.actor,
         )
@@ -134,4 +144,5 @@ def _lease(row: LeaseRow) -> LeaseRecord:
         slot=row.slot,
         slots=row.slots,
         actor=row.actor,
+        standby=row.standby,
     )

@@ -169,7 +169,8 @@ class ActorRow(Base):
 
 
 class LeaseRow(Base):
-    """Who owns what. kind "partition": slot k of `slots` = P of a source; kind "dp": dp rank `slot` of a generation."""
+    """Who owns what. kind "partition": slot k of `slots` = P of a source; kind "dp": dp rank `slot` of a generation.
+    standby 0 is the owner; 1, 2 and so on stand by to become it, in this order."""
 
     __tablename__ = "leases"
     run: Mapped[str] = mapped_column(NAME, _of_run(), primary_key=True)
@@ -178,9 +179,26 @@ class LeaseRow(Base):
     generation: Mapped[int] = mapped_column(Integer, primary_key=True)
     source: Mapped[int] = mapped_column(Integer, primary_key=True)
     slot: Mapped[int] = mapped_column(Integer, primary_key=True)
+    standby: Mapped[int] = mapped_column(Integer, primary_key=True)
     slots: Mapped[int] = mapped_column(Integer)
     actor: Mapped[int] = mapped_column(ForeignKey("actors.number", ondelete="CASCADE"))
     __table_args__ = (Index(None, "actor"),)
+
+
+class PlannerLeaseRow(Base):
+    """The one row (number 0) that says which planner acts: every writer but its holder is refused by `epoch`.
+
+    `beat` counts renewals: who wants the lease sees by it that the holder lives, whatever the clocks say. `until` is
+    for people, and 0 when it was given back. `place` is a folder that the holder has locked; empty: it has none.
+    """
+
+    __tablename__ = "planner_lease"
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    beat: Mapped[int] = mapped_column(BigInteger)
+    holder: Mapped[str] = mapped_column(String(255))
+    place: Mapped[str] = mapped_column(String(1024))
+    until: Mapped[float] = mapped_column(Float)
 
 
 class PlanRow(Base):

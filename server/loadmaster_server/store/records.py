@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.skipping import Skip
+from loadmaster_flight.wire.step_plan import Pieces
 
 
 class GenerationState(StrEnum):
@@ -162,7 +166,7 @@ class ActorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """Who owns what: see `LeaseKind` and models.LeaseRow."""
+    """Who owns what, or with `standby` from 1 on stands by to own it: see `LeaseKind` and models.LeaseRow."""
 
     run: str
     kind: LeaseKind
@@ -172,6 +176,7 @@ class LeaseRecord:
     slot: int
     slots: int
     actor: int
+    standby: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +193,21 @@ class PlanRecord:
     is_final: bool
     body: bytes
     summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMembership:
+    """Which pieces a step of the plan log has.
+
+    Attributes:
+        pieces: Where the step's body has gone to a segment file their bins are -1: unknown.
+        piece_U: As in `Units`, of the media that ranks of their own encode.
+    """
+
+    step: int
+    digest: str
+    pieces: Pieces
+    piece_U: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,52 @@
+"""Is anybody there? A process that was killed refuses connections at once, long before its heartbeats are missed."""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+PROBE_S = 0.3
+
+
+def refusing(addresses: Iterable[str], *, timeout_s: float = PROBE_S) -> set[str]:
+    """Which of some addresses refuse connections: their host answers that nobody listens there.
+
+    A process that is stopped, or a host that does not answer, does not refuse. All are asked at once; any thread.
+
+    Args:
+        addresses: `scheme://host:port`.
+        timeout_s: Of all together.
+    """
+    refused: set[str] = set()
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for address in addresses:
+            probe = stack.enter_context(_socket_for(address))
+            code = probe.connect_ex(_place(address))
+            if code == errno.ECONNREFUSED:
+                refused.add(address)
+            elif code == errno.EINPROGRESS:
+                selector.register(probe, selectors.EVENT_WRITE, address)
+        until_s = time.monotonic() + timeout_s
+        while selector.get_map() and (left_s := until_s - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                probe = selector.unregister(key.fileobj).fileobj  # type: ignore[assignment]
+                if probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
+                    refused.add(key.data)
+    return refused
+
+
+def _socket_for(address: str) -> socket.socket:
+    probe = socket.socket(socket.AF_INET6 if ":" in _place(address)[0] else socket.AF_INET)
+    probe.setblocking(False)
+    return probe
+
+
+def _place(address: str) -> tuple[str, int]:
+    parts = urlsplit(address)
+    return parts.hostname or "", parts.port or 0
