@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.flight import FlightPeer
+from loadmaster_flight.wire.waiting import BEAT_S
 
 RETRY_S = 0.5
 LAST_TIMEOUT_S = 1.0
@@ -17,14 +19,21 @@ CLOSE_S = 3.0
 class Acknowledger:
     """Sends the newest cumulative acknowledgement of a rank, from a thread of its own.
 
-    One that fails is sent again, to wherever the rank reads by then; older ones are left out. Any thread may call.
+    One that fails is sent again, to wherever the rank reads by then; older ones are left out. Where there is nothing
+    new, the last one is repeated every `BEAT_S`: so the others can tell a rank that trains from one that is dead. Any
+    thread may call.
+
+    Args:
+        name: Of the thread.
+        on_failure: Called from that thread when one could not be sent; must not block.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None) -> None:
+        self._on_failure = on_failure
         self._changed = threading.Condition()
         self._step, self._sent = -1, -1
         self._address, self._ticket_hex = "", ""
-        self._is_closed = False
+        self._is_closed, self._is_leaving = False, False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -40,25 +49,33 @@ class Acknowledger:
             self._step = max(self._step, step)
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """Try once more to send what is left, then end the thread. Idempotent."""
+    def close(self, *, in_peace: bool = True) -> None:
+        """Try once more to send what is left, then end the thread. Idempotent.
+
+        Args:
+            in_peace: Say also that the rank has closed its stream, and is not dead.
+        """
         with self._changed:
+            self._is_leaving = self._is_leaving or (in_peace and not self._is_closed)
             self._is_closed = True
             self._changed.notify_all()
-        self._thread.join(CLOSE_S)
+        if self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_S)
 
     def _is_due(self) -> bool:
-        return bool(self._address) and self._step > self._sent
+        return bool(self._address) and (self._step > self._sent or self._is_leaving)
 
     def _run(self) -> None:
         peer: FlightPeer | None = None
         with contextlib.ExitStack() as stack:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._is_closed or self._is_due())
-                    if not self._is_due():
+                    self._changed.wait_for(lambda: self._is_closed or self._is_due(), BEAT_S)
+                    if self._is_closed and not self._is_due():
                         return
                     step, address, ticket_hex, is_last = self._step, self._address, self._ticket_hex, self._is_closed
+                if not address:
+                    continue
                 if peer is None or peer.address != address:
                     peer = stack.enter_context(FlightPeer(address))
                 self._send(peer, step, ticket_hex)
@@ -67,8 +84,12 @@ class Acknowledger:
 
     def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> None:
         try:
-            peer.action(Action.ACK, {"ticket_hex": ticket_hex, "step": step}, timeout_s=LAST_TIMEOUT_S)
+            body = {"ticket_hex": ticket_hex, "step": step}
+            if self._is_leaving:
+                body["is_leaving"] = True
+            peer.action(Action.ACK, body, timeout_s=LAST_TIMEOUT_S)
         except LoadmasterError:  # the reader meets the same failure, and says so
+            self._on_failure()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed or self._ticket_hex != ticket_hex, RETRY_S)
             return

@@ -83,9 +83,9 @@ class BroadcastFeed:
         if self._is_source:
             self._feed.acknowledge(step)
 
-    def close(self) -> None:
+    def close(self, *, in_peace: bool = True) -> None:
         """Close this rank's own feed. Idempotent."""
-        self._feed.close()
+        self._feed.close(in_peace=in_peace)
 
     def _hand_on(self) -> FeedItem | None:
         try:

@@ -54,8 +54,8 @@ class BatchFeed(Protocol):
         """The steps before `step` are consumed. Returns at once."""
         ...
 
-    def close(self) -> None:
-        """End it. Idempotent."""
+    def close(self, *, in_peace: bool = True) -> None:
+        """End it. Idempotent. `in_peace`: the others are told that this rank closed its stream, and did not die."""
         ...
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -15,6 +17,7 @@ from loadmaster_flight.wire.errors import (
     LoadmasterError,
     MovedError,
     NotReadyError,
+    RetryableError,
     UnauthenticatedError,
     UnavailableError,
 )
@@ -22,6 +25,7 @@ from loadmaster_flight.wire.flight import FlightPeer, ReadWatchdog
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.skipping import Skip
+from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from .acknowledge import Acknowledger
 from .feed import FeedItem, JoinOptions, require_fetching
@@ -43,13 +47,13 @@ class RemoteFeed:
         self._stop, self._changed = threading.Event(), threading.Condition()
         self._ready: deque[FeedItem] = deque()
         self._failure: LoadmasterError | None = None
-        self._is_over = False
+        self._is_over, self._is_suspect = False, False
         self._info: JoinReply | None = None
         self._run_name = options.run or ""
         self._waiting_for = "joining"
         self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
-        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}")
+        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect)
         name = f"loadmaster-read-rank{options.rank}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -75,11 +79,14 @@ class RemoteFeed:
 
         Raises:
             DeadlineError: It did not come within `timeout_s`; names rank, step and what was missing. Fetching goes on.
+            GoneError: The generation is over, even where batches are left: the other ranks do not go on with them.
             LoadmasterError: It will not come.
         """
         _ = self.info
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._failure or self._is_over, self._options.timeout_s)
+            if isinstance(self._failure, GoneError):
+                raise self._failure
             if self._ready:
                 item = self._ready.popleft()
                 self._changed.notify_all()
@@ -92,8 +99,12 @@ class RemoteFeed:
         """The steps before `step` are consumed; sent by a thread, repeated until it arrives."""
         self._acknowledger.acknowledge(step)
 
-    def close(self) -> None:
-        """End both threads. Idempotent; the last acknowledgement is sent if a constructor answers at once."""
+    def close(self, *, in_peace: bool = True) -> None:
+        """End both threads. Idempotent; the last acknowledgement is sent if a constructor answers at once.
+
+        Args:
+            in_peace: The constructor is told that this rank closed its stream, and did not die.
+        """
         self._stop.set()
         with self._changed:
             self._failure = self._failure or UnavailableError("the stream is closed")
@@ -101,7 +112,7 @@ class RemoteFeed:
             watchdog = self._watchdog
         if watchdog is not None:
             watchdog.cancel()
-        self._acknowledger.close()
+        self._acknowledger.close(in_peace=in_peace)
         if self._thread is not threading.current_thread():
             self._thread.join(CLOSE_S)
 
@@ -149,12 +160,9 @@ class RemoteFeed:
 
     def _read_window(self) -> None:
         """Read one ticket's steps; returns at the end of its window or of the stream."""
-        assert self._info is not None
-        request = TicketRequest(generation=self._info.generation, rank=self._options.rank, first_step=self._position)
-        path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
-        ticket = self._planner.post(path, request, TicketReply)
+        ticket = self._ticket()
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
-        with FlightPeer(ticket.address) as peer:
+        with _naming(ticket.address), FlightPeer(ticket.address) as peer:
             reader = peer.open(bytes.fromhex(ticket.ticket_hex))
             watchdog = ReadWatchdog(reader, timeout_s=READ_TIMEOUT_S, what=f"constructor {ticket.address}")
             with self._changed:
@@ -165,6 +173,12 @@ class RemoteFeed:
                 with self._changed:
                     self._watchdog = None
                 watchdog.cancel()
+
+    def _ticket(self) -> TicketReply:
+        assert self._info is not None
+        request = TicketRequest(generation=self._info.generation, rank=self._options.rank, first_step=self._position)
+        path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
+        return self._planner.post(path, request, TicketReply)
 
     def _read_messages(self, watchdog: ReadWatchdog) -> None:
         while not self._stop.is_set():
@@ -191,7 +205,26 @@ class RemoteFeed:
             self._position = self._skip.after(self._position)
             self._waiting_for = "the next batch"
             self._changed.notify_all()
-            self._changed.wait_for(lambda: len(self._ready) < max(1, self._options.prefetch) or self._stop.is_set())
+        self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        """Until the trainer takes a batch; where nobody hears its acknowledgements, ask whether it goes on at all."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._has_room() or self._is_suspect)
+                if self._has_room():
+                    return
+                self._is_suspect = False
+            with contextlib.suppress(RetryableError):
+                self._ticket()
+
+    def _has_room(self) -> bool:
+        return len(self._ready) < max(1, self._options.prefetch) or self._stop.is_set()
+
+    def _suspect(self) -> None:
+        with self._changed:
+            self._is_suspect = True
+            self._changed.notify_all()
 
     def _end(self) -> None:
         with self._changed:
@@ -199,10 +232,24 @@ class RemoteFeed:
             self._changed.notify_all()
 
     def _fail(self, error: LoadmasterError) -> None:
+        message = error.message.replace(PLANNER_URL, self._options.target)
         if isinstance(error, GoneError):
-            error = GoneError(f"{error.message}; {REJOIN}", **error.details)
+            message = f"{message}; {REJOIN}"
+        if message != error.message:
+            error = type(error)(message, **error.details)
         place = f"rank {self._options.rank}, step {self._position}"
         error.add_note(place + (f", run {self._run_name}" if self._run_name else ""))
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
+
+
+@contextlib.contextmanager
+def _naming(address: str) -> Iterator[None]:
+    """What may be tried again says which constructor it was about."""
+    try:
+        yield
+    except RetryableError as error:
+        name = f"constructor {address}"
+        message = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+        raise type(error)(message, **error.details) from error

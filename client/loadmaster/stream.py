@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -129,10 +130,17 @@ class Stream:
         return Stream(self._options, open_feed=lambda options: wrap(inner(options)), framework=self._framework)
 
     def close(self) -> None:
-        """End fetching. Idempotent; takes at most a few seconds."""
+        """End fetching. Idempotent; takes at most a few seconds.
+
+        The other ranks learn that this one closed its stream. Without it the stream is closed when it is no longer
+        referred to, and at the end of the process.
+        """
+        self._close(in_peace=True)
+
+    def _close(self, *, in_peace: bool) -> None:
         self._is_closed = True
         if self._feed is not None and not self._guard.is_child:
-            self._feed.close()
+            self._feed.close(in_peace=in_peace)
 
     def __enter__(self) -> Stream:
         return self
@@ -140,7 +148,7 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(in_peace=kind is None)
 
     def _opened(self) -> BatchFeed:
         self._guard.check()
@@ -148,6 +156,7 @@ class Stream:
             raise BadRequestError("the stream is closed")
         if self._feed is None:
             self._feed = self._open_feed(self._options)
+            weakref.finalize(self, _close_lost, self._feed, self._guard)
         return self._feed
 
     def _to_batch(self, feed: BatchFeed, item: FeedItem) -> Batch:
@@ -172,6 +181,12 @@ class Stream:
     def _state(self, run: str | None, generation: int, step: int, skip: Sequence[int]) -> dict[str, Any]:
         state = {"run": run, "stream": self._options.stream, "generation": generation, "step": step}
         return {**state, "skip": list(skip)} if skip and step < skip[1] else state
+
+
+def _close_lost(feed: BatchFeed, guard: ForkGuard) -> None:
+    """Nobody closed the stream: it was let go of, or the process ends. Threads inside Flight must be gone by then."""
+    if not guard.is_child:
+        feed.close(in_peace=False)
 
 
 def with_state(options: JoinOptions, state: Mapping[str, Any]) -> JoinOptions:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
-import anyio.to_thread
 from fastapi import APIRouter, FastAPI
+from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.http import API
 
@@ -15,13 +14,9 @@ from .ledger import LedgerService, ledger_routes
 from .planning.warming import Warming
 from .plans import GraphService, PlanService, PlanSupervisor, plan_routes
 from .problems import add_problem_handlers
-from .runs import JoinService, RunService, TicketOffice, run_routes
+from .runs import JoinService, RankWatch, RunService, TicketOffice, run_routes
 from .settings import PlannerSettings
-from .state_lock import StateLock
 from .store import Store
-
-MAX_REQUESTS_AT_ONCE = 512
-"""Threads that answer requests: a join or a request for plans holds one while it waits."""
 
 
 class Planner:
@@ -29,20 +24,26 @@ class Planner:
 
     Args:
         settings: Where the store is, and how fast silence is noticed.
-
-    Raises:
-        ConflictError: Another planner works on the same state.
+        fence: Called first in each transaction that writes; it raises when another planner acts.
     """
 
-    def __init__(self, settings: PlannerSettings) -> None:
+    def __init__(self, settings: PlannerSettings, *, fence: Callable[[Session], None] | None = None) -> None:
         self.settings = settings
-        self._lock = StateLock(settings.state_dir)
-        self.store = Store(settings.store_url)
+        self.store = Store(settings.store_url, fence=fence)
         self.store.runs.retire_idle()
-        self.actors = ActorService(self.store, heartbeat_s=settings.heartbeat_s, lease_s=settings.lease_s)
-        self.joins = JoinService(self.store)
+        self.ranks = RankWatch()
+        self.actors = ActorService(
+            self.store,
+            heartbeat_s=settings.heartbeat_s,
+            lease_s=settings.lease_s,
+            on_progress=self.ranks.note,
+            awaited=self.ranks.recent_text,
+        )
+        self.joins = JoinService(self.store, self.ranks)
         self.warming = Warming()
-        self.runs = RunService(self.store, self.joins.waiting_for, lambda spec: self.warming.look_at(spec.batch))
+        self.runs = RunService(
+            self.store, self.joins.waiting_for, lambda spec: self.warming.look_at(spec.batch), self.ranks
+        )
         self.tickets = TicketOffice(self.store)
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
@@ -66,22 +67,11 @@ class Planner:
         self._supervisor.close()
         self.actors.close()
         self.store.close()
-        self._lock.close()
 
 
 def create_app(planner: Planner) -> FastAPI:
-    """The app of a planner; the planner's threads run while the app does."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_REQUESTS_AT_ONCE
-        planner.start()
-        try:
-            yield
-        finally:
-            await anyio.to_thread.run_sync(planner.close)
-
-    app = FastAPI(title="Loadmaster planner", lifespan=lifespan, docs_url=None, redoc_url=None)
+    """The app of a planner, which must have been started."""
+    app = FastAPI(title="Loadmaster planner", docs_url=None, redoc_url=None)
     add_problem_handlers(app)
     api = APIRouter(prefix=API)
     api.include_router(actor_routes(planner.actors))

@@ -12,6 +12,7 @@ import pytest
 
 from loadmaster.cli import commands
 from loadmaster.cli.commands import main
+from loadmaster_flight.wire.control import RankView
 from loadmaster_flight.wire.errors import RunPausedError
 from support.services import FakePlanner
 
@@ -78,13 +79,20 @@ def test_fetch_when_it_fails_then_one_line_says_why(planner: FakePlanner, capsys
 
 
 def test_status_when_asked_then_streams_and_shares_are_shown(planner: FakePlanner, capsys: Capture) -> None:
-    planner.absent = [0]
+    planner.waiting_text = "waiting for rank 3, last seen 40 s ago"
     assert main(["status", planner.url]) == 0
     text = capsys.readouterr().out
     assert "planned 6 (the end)" in text
-    assert "waiting for ranks 0" in text
+    assert "    waiting for rank 3, last seen 40 s ago\n" in text
     assert "75.00% (target now  50.00%)" in text
     assert "1,200 bad, the last: no JPEG" in text
+
+
+def test_status_when_json_then_ranks_that_others_wait_for_are_listed(planner: FakePlanner, capsys: Capture) -> None:
+    planner.behind = [RankView(rank=3, last_seen_s=40.0, acknowledged=17, state="silent")]
+    assert main(["status", planner.url, "--json"]) == 0
+    stream = lines_of(capsys)[0]["runs"][0]["streams"][0]
+    assert stream["ranks"] == [{"rank": 3, "last_seen_s": 40.0, "acknowledged": 17, "state": "silent"}]
 
 
 def test_status_when_asked_then_processes_are_shown_with_what_they_did(planner: FakePlanner, capsys: Capture) -> None:

@@ -89,7 +89,7 @@ class EmbeddedFeed:
     def acknowledge(self, step: int) -> None:
         self.acknowledged.append(step)
 
-    def close(self) -> None:
+    def close(self, *, in_peace: bool = True) -> None:
         self.is_closed = True
 
 

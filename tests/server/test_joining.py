@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from loadmaster_flight.wire.control import (
     CreateRunRequest,
     JoinReply,
+    RankReport,
     RunView,
     StreamView,
     TicketReply,
@@ -26,7 +28,8 @@ from loadmaster_flight.wire.errors import (
 )
 from loadmaster_flight.wire.http import retrying
 from loadmaster_flight.wire.tickets import RankTicket, verify_as
-from support.synthetic import DEADLINE_S, Cluster, wait_for
+from loadmaster_server.store import GenerationKey
+from support.synthetic import DEADLINE_S, Cluster, FakeConstructor, wait_for
 
 
 @pytest.fixture
@@ -88,13 +91,89 @@ def test_join_when_repeated_then_open_again(cluster: Cluster) -> None:
 def test_join_when_a_rank_comes_with_a_new_nonce_then_the_complete_set_fences_the_old(cluster: Cluster) -> None:
     assert cluster.open(2, word="a") == 0
     assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
-    assert cluster.join(rank=1, world_size=2, nonce="a1").generation == 0
     assert cluster.join(rank=1, world_size=2, nonce="b1").waiting_for == [0]
     assert cluster.join(rank=0, world_size=2, nonce="b0").generation == 1
     with pytest.raises(GoneError, match="connect again"):
         cluster.join(rank=1, world_size=2, nonce="a1")
-    with pytest.raises(GoneError, match="replaced by generation 1"):
+    with pytest.raises(GoneError, match=r"replaced by generation 1|is over: rank 0 joined again"):
         cluster.plans(0, 1, generation=0)
+
+
+def _report(*acknowledged: int, left: list[int] | None = None, seen_s: float = 0.1) -> RankReport:
+    ranks = list(range(len(acknowledged)))
+    quiet_s = [seen_s] * len(ranks)
+    return RankReport(
+        ranks=ranks, acknowledged=list(acknowledged), seen_s=quiet_s, moved_s=quiet_s, left=left or [], unheard=[]
+    )
+
+
+def _told(cluster: Cluster, constructor: FakeConstructor, report: RankReport) -> None:
+    """Wait until the planner has heard of it."""
+    constructor.ranks = report
+    key = GenerationKey(run="run", stream="train", generation=0)
+    ranks = cluster.server.planner.ranks
+    wait_for(
+        lambda: (word := ranks.word(key, 0)) and word.has_left == (0 in report.left) and word.told_s, what="a heartbeat"
+    )
+
+
+def test_join_when_a_rank_restarts_alone_then_the_others_learn_it_at_once(cluster: Cluster) -> None:
+    constructor = cluster.constructor()
+    cluster.open(2, word="a")
+    _told(cluster, constructor, _report(3, 3))
+    start_s = time.monotonic()
+    while cluster.client.get("/runs/run/streams/train", StreamView).state == "open":
+        assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
+    assert time.monotonic() - start_s < 2.5
+    with pytest.raises(GoneError, match="run/train generation 0 is over: rank 0 joined again"):
+        _ticket(cluster, rank=1)
+    with pytest.raises(GoneError, match="rank 0 joined again"):
+        cluster.join(rank=1, world_size=2, nonce="a1")
+    view = cluster.client.get("/runs/run/streams/train", StreamView)
+    assert (view.state, view.reason, view.waiting_text) == (
+        "joining",
+        "rank 0 joined again",
+        "waiting for rank 1 to join",
+    )
+    assert cluster.client.get("/runs/run", RunView).state == "joining"
+    assert cluster.join(rank=1, world_size=2, nonce="b1").waiting_for == [0]
+    assert cluster.join(rank=0, world_size=2, nonce="b0").generation == 1
+    assert cluster.client.get("/runs/run/streams/train", StreamView).state == "open"
+
+
+def test_join_when_no_constructor_says_anything_of_the_rank_then_its_generation_ends_all_the_same(
+    cluster: Cluster,
+) -> None:
+    cluster.open(2, word="a")
+    while cluster.client.get("/runs/run/streams/train", StreamView).state == "open":
+        cluster.join(rank=0, world_size=2, nonce="b0")
+    with pytest.raises(GoneError, match="rank 0 joined again"):
+        cluster.plans(0, 1)
+
+
+def test_join_when_the_rank_closed_its_stream_before_then_the_others_may_read_on(cluster: Cluster) -> None:
+    constructor = cluster.constructor()
+    cluster.open(2, word="a")
+    _told(cluster, constructor, _report(3, 2, left=[0]))
+    until_s = time.monotonic() + 3.0
+    while time.monotonic() < until_s:
+        assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
+    assert _ticket(cluster, rank=1, first_step=2).address == constructor.address
+
+
+def test_stream_view_when_a_rank_is_silent_then_it_is_named_with_when_it_was_seen(cluster: Cluster) -> None:
+    constructor = cluster.constructor()
+    cluster.open(2, word="a")
+    _told(cluster, constructor, _report(3, 3, seen_s=40.0))
+    view = wait_for(
+        lambda: v if (v := cluster.client.get("/runs/run/streams/train", StreamView)).ranks else None, what="a view"
+    )
+    assert [(rank.rank, rank.acknowledged, rank.state) for rank in view.ranks] == [(0, 3, "silent"), (1, 3, "silent")]
+    assert view.waiting_text.startswith("waiting for rank 0, last seen 40 s ago; rank 1, last seen 4")
+    wait_for(
+        lambda: constructor.released and "rank 0, last seen 4" in constructor.released[0].status,
+        what="the planner's word to reach the constructor",
+    )
 
 
 @pytest.mark.parametrize(

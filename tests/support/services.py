@@ -23,9 +23,11 @@ from loadmaster_flight.wire.control import (
     JoinReply,
     LeftOutView,
     LoaderRoute,
+    RankView,
     RegisterReply,
     Role,
     RunView,
+    StreamProgress,
     StreamView,
     TicketReply,
     to_json,
@@ -157,6 +159,8 @@ class FakePlanner:
         self.num_steps, self.world_size, self.num_bins = num_steps, world_size, num_bins
         self.seq_len_at: Callable[[int], int] = lambda step: 32
         self.absent: list[int] = []
+        self.behind: list[RankView] = []
+        self.waiting_text = ""
         self.generation, self.first_step, self.window_steps = 1, 0, 8
         self.plan_fault: LoadmasterError | None = None
         self.planned = 1 << 30 if num_steps is None else num_steps
@@ -294,6 +298,8 @@ class FakePlanner:
             acknowledged=self.acknowledged,
             is_planned_to_end=self.num_steps is not None and self.planned >= self.num_steps,
             waiting_for=list(self.absent),
+            ranks=self.behind,
+            waiting_text=self.waiting_text,
             source_names=SOURCES,
             source_tokens=[300, 100],
             source_weights=[0.5, 0.5],
@@ -320,7 +326,10 @@ class FakePlanner:
         for progress in body["acknowledged"]:
             if progress["generation"] == self.generation:
                 self.acknowledged = max(self.acknowledged, progress["step"])
-        return HeartbeatReply(assignments=[self._assignment()])
+        word = StreamProgress(
+            run=RUN, stream="train", generation=self.generation, step=self.acknowledged, status=self.waiting_text
+        )
+        return HeartbeatReply(assignments=[self._assignment()], released=[word])
 
     def _join(self, run: str, body: dict[str, Any]) -> JoinReply:
         if run != RUN:

@@ -20,6 +20,7 @@ from loadmaster_flight.wire.control import (
     JoinReply,
     JoinRequest,
     Lease,
+    RankReport,
     Role,
     StreamProgress,
 )
@@ -154,6 +155,7 @@ class FakeConstructor:
     assignments: list[Assignment] = field(default_factory=list)
     released: list[StreamProgress] = field(default_factory=list)
     consumed: int = 0
+    ranks: RankReport = field(default_factory=RankReport)
     link: ActorLink = field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,7 +175,13 @@ class FakeConstructor:
 
     def _report(self) -> ActorReport:
         words = [
-            StreamProgress(run=a.run, stream=a.stream, generation=a.generation, step=max(a.first_step, self.consumed))
+            StreamProgress(
+                run=a.run,
+                stream=a.stream,
+                generation=a.generation,
+                step=max(a.first_step, self.consumed),
+                ranks=self.ranks,
+            )
             for a in self.assignments
         ]
         return ActorReport(acknowledged=words)

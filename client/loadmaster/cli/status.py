@@ -9,6 +9,7 @@ from typing import Any
 
 from loadmaster_flight.wire.control import ActorView, LeftOutView, RunView, StreamView, from_json, to_json
 from loadmaster_flight.wire.http import PlannerClient, retrying
+from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..joining import list_runs
 from .actors import headline, list_actors
@@ -28,7 +29,8 @@ def main(argv: Sequence[str]) -> int:
         trees = [_tree(run, streams) for run, streams in found]
         print(json.dumps({"runs": trees, "actors": [to_json(actor) for actor in actors]}))
     else:
-        print("\n".join(line for run, streams in found for line in _lines(run, streams)) or "no runs")
+        text = "\n".join(line for run, streams in found for line in _lines(run, streams))
+        print(text.replace(PLANNER_URL, args.url) or "no runs")
         print("\n".join(_actor_line(actor) for actor in actors) or "no loaders and no constructors")
     return 0
 
@@ -61,8 +63,8 @@ def _stream_lines(s: StreamView, left_out: list[LeftOutView]) -> list[str]:
         lines.append(
             f"    generation {s.generation}  planned {planned}  bound {s.bound}  acknowledged {s.acknowledged}"
         )
-    if s.waiting_for:
-        lines.append(f"    waiting for ranks {', '.join(map(str, s.waiting_for))}")
+    if s.waiting_text:
+        lines.append(f"    {s.waiting_text}")
     total, shares = max(sum(s.source_tokens), 1), max(sum(s.source_weights), 1e-12)
     for name, tokens, weight in zip(s.source_names, s.source_tokens, s.source_weights, strict=True):
         if tokens or weight:

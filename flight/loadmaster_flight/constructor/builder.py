@@ -29,6 +29,7 @@ from .delivery import Delivery
 from .gather import Gatherer
 from .modalities import run_schema
 from .plans import PlanFeed
+from .presence import Presence
 from .slices import build_ranks, coords_of, rank_schema, slot_at
 from .window import BuiltStep, StepWindow
 
@@ -67,6 +68,7 @@ class StreamBuilder:
         self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key, on_unreachable)
         self._on_advance, self._reported = on_advance, assignment.first_step
         self._changed = threading.Condition()
+        self._presence, self._awaited = Presence(assignment.ranks), ""
         self._spec: RunSpec | None = None
         self._window: StepWindow | None = None
         self._failure: LoadmasterError | None = None
@@ -92,6 +94,7 @@ class StreamBuilder:
         """
         self._require_served(rank)
         with self._changed:
+            self._presence.hear(rank)
             self._opened[rank] = step
             if self._window is not None and self._spec is not None:
                 self._require_fetching(rank, self._spec)
@@ -101,8 +104,8 @@ class StreamBuilder:
             self._failure = None
             self._changed.notify_all()
 
-    def acknowledge(self, rank: int, step: int) -> None:
-        """A rank has consumed the steps before `step`.
+    def acknowledge(self, rank: int, step: int, *, is_leaving: bool = False) -> None:
+        """A rank has consumed the steps before `step`, and may close its stream with that.
 
         Raises:
             NotReadyError: This constructor has only just got the stream.
@@ -110,17 +113,21 @@ class StreamBuilder:
         """
         self._require_served(rank)
         with self._changed:
+            self._presence.hear(rank)
+            if is_leaving:
+                self._presence.leave(rank)
             if self._window is None or self._spec is None:
                 raise NotReadyError(f"stream {self.assignment.stream} is {self._status}")
             most = self._skip.ahead(self._window.acknowledged, self._spec.budgets.bind_ahead)
             if step > most:  # what is not bound was never served, by no constructor
                 raise BadRequestError(f"rank {rank} can have consumed the steps before {most} at most, got {step}")
-            self._window.acknowledge(rank, step)
+            if self._window.acknowledge(rank, step):
+                self._presence.move(rank)
             self._changed.notify_all()
             advanced = self._window.acknowledged - self._reported
             is_news = advanced >= (self._spec.budgets.bind_ahead + 1) // 2 if self._spec else False
             self._reported += advanced if is_news else 0
-        if is_news:
+        if is_news or is_leaving:
             self._on_advance()
 
     def wait(self, rank: int, step: int, *, timeout_s: float) -> tuple[pa.RecordBatch, int] | None:
@@ -178,15 +185,31 @@ class StreamBuilder:
         with self._changed:
             window = self._window
             if window is None or step < window.ahead(max(1, self.assignment.build_ahead)):
-                return self._status
-            return f"step {step} waits for ranks {window.slowest()[:8]}, which are at step {window.low}"
+                return f"{self._status}; {self._awaited}" if self._awaited else self._status
+            slowest = self._presence.tell(window.acknowledged_by_rank, window.slowest())
+            return f"step {step} waits for {slowest}"
+
+    def note_awaited(self, text: str) -> None:
+        """Whom all ranks of the stream wait for, says the planner: it knows those of other constructors too."""
+        with self._changed:
+            self._awaited = text
 
     def progress(self) -> StreamProgress:
         """What all ranks served here have acknowledged."""
         a = self.assignment
         with self._changed:
-            step = self._window.acknowledged if self._window is not None else a.first_step
-            return StreamProgress(run=a.run, stream=a.stream, generation=a.generation, step=step, status=self._status)
+            window = self._window
+            step = window.acknowledged if window is not None else a.first_step
+            is_ready = window is not None and (window.is_over(window.low) or window.get(window.low) is not None)
+            return StreamProgress(
+                run=a.run,
+                stream=a.stream,
+                generation=a.generation,
+                step=step,
+                status=self._status,
+                is_ready=is_ready,
+                ranks=self._presence.report(window.acknowledged_by_rank if window is not None else {}),
+            )
 
     @property
     def size_bytes(self) -> int:

@@ -52,6 +52,10 @@ class ConstructorEngine:
             for key, assignment in wanted.items():
                 self._take(key, assignment)
             self._retired = [b for b in self._retired if b.is_running]
+            for word in desired.released:
+                builder = self._builders.get((word.run, word.stream))
+                if builder is not None and builder.assignment.generation == word.generation:
+                    builder.note_awaited(word.status)
 
     def reader(self, ticket: RankTicket) -> StreamBuilder:
         """The builder that serves a ticket.

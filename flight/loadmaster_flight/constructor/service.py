@@ -69,7 +69,7 @@ class ConstructorService(FlightService):
         ticket = verify(bytes.fromhex(ticket_hex), self._ticket_key(), now_s=0.0)
         if not isinstance(ticket, RankTicket):
             raise BadRequestError(f"an acknowledgement must have a RankTicket, got a {type(ticket).__name__}")
-        self._engine.reader(ticket).acknowledge(ticket.rank, step)
+        self._engine.reader(ticket).acknowledge(ticket.rank, step, is_leaving=body.get("is_leaving") is True)
         return {}
 
     def _messages(self, builder: StreamBuilder, ticket: RankTicket, schema: pa.Schema) -> Iterator[Message]:

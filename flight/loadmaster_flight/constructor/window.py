@@ -59,6 +59,11 @@ class StepWindow:
         return min(self._acknowledged.values())
 
     @property
+    def acknowledged_by_rank(self) -> dict[int, int]:
+        """Of each rank: it has consumed the steps before this one."""
+        return dict(self._acknowledged)
+
+    @property
     def size_bytes(self) -> int:
         return sum(built.size_bytes for built in self._built.values())
 
@@ -79,12 +84,14 @@ class StepWindow:
         self._position[rank] = self.skip.past(step)
         self._drop()
 
-    def acknowledge(self, rank: int, step: int) -> None:
-        """The rank has consumed the steps before `step`; older news are ignored."""
+    def acknowledge(self, rank: int, step: int) -> bool:
+        """The rank has consumed the steps before `step`; returns whether that is news, older ones are ignored."""
         step = self.skip.past(step)
+        is_news = step > self._acknowledged[rank]
         self._acknowledged[rank] = max(self._acknowledged[rank], step)
         self._position[rank] = max(self._position[rank], step)
         self._drop()
+        return is_news
 
     def get(self, step: int) -> BuiltStep | None:
         return self._built.get(step)

@@ -8,7 +8,8 @@ from enum import StrEnum
 class Action(StrEnum):
     """Every action takes and returns one JSON object, is idempotent and answers within five seconds.
 
-    HEALTH: {} -> {status}. STATS: {} -> counters. ACK: {ticket_hex, step} -> {}: this rank has consumed steps < step.
+    HEALTH: {} -> {status}. STATS: {} -> counters. ACK: {ticket_hex, step} -> {}: this rank has consumed steps < step;
+    with is_leaving: true it closes its stream.
     DRAIN: {} -> {}: take no new work.
     """
 

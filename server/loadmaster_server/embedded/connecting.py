@@ -55,7 +55,8 @@ class EmbeddedFeed:
     def acknowledge(self, step: int) -> None:
         """Nothing is kept here that an acknowledgement would free."""
 
-    def close(self) -> None:
+    def close(self, *, in_peace: bool = True) -> None:
+        """Close files and threads; nobody else waits for this rank. Idempotent."""
         self._run.close()
 
 

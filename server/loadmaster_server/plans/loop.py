@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from typing import Any
 
 from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..planning.demand import NeedMetadata
 from ..planning.epoch_counts import EpochCounts
@@ -23,6 +25,7 @@ from ..store import (
     VerdictKind,
     VerdictRecord,
 )
+from .counters import Counters
 from .measuring import MetadataFetcher, StoppedError
 from .restoring import check_equal, parents_log, restore
 
@@ -41,10 +44,17 @@ class PlanLoop:
         checkpoint_steps: Steps from one base checkpoint to the next.
         pardons: Step -> how often a person let the stream go on that had paused there. Those of the generation before:
             its ranks have ended with the pause, and what was forgiven must not stop the new ones again.
+        counters: Told of restores and checkpoints.
     """
 
     def __init__(
-        self, store: Store, key: GenerationKey, *, checkpoint_steps: int, pardons: Counter[int] | None = None
+        self,
+        store: Store,
+        key: GenerationKey,
+        *,
+        checkpoint_steps: int,
+        pardons: Counter[int] | None = None,
+        counters: Counters | None = None,
     ) -> None:
         self._store, self.key, self._checkpoint_steps = store, key, checkpoint_steps
         self._topic = str(key.stream_key)
@@ -52,6 +62,7 @@ class PlanLoop:
         self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._learned: dict[int, EpochCounts] = {}
+        self._counters = Counters() if counters is None else counters
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
 
@@ -116,15 +127,18 @@ class PlanLoop:
 
     def _way_on(self) -> str:
         """The command; the planner itself cannot know under which address people reach it."""
-        return f"loadmaster resume PLANNER_URL --run {self.key.run}"
+        return f"loadmaster resume {PLANNER_URL} --run {self.key.run}"
 
     def _stop_stream(self, state: GenerationState, error: LoadmasterError) -> None:
         LOG.error("%s is %s: %s", self.key, state.value, error)
-        self._store.generations.stop(self.key, state, error.code, error.message)
+        message = error.message
+        if state is GenerationState.FAILED:
+            message = f"{message}; once that is put right: {self._way_on()}"
+        self._store.generations.stop(self.key, state, error.code, message)
         self._store.bulletin.post(self._topic)
 
     def _plan_while_open(self, generation: GenerationRecord) -> None:
-        planner = restore(self._store, generation, self._replay)
+        planner = self._restore(generation)
         if planner.is_over and generation.end_step is None:  # its parent ended where it begins
             self._store.generations.end(self.key, planner.step)
             self._store.bulletin.post(self._topic)
@@ -142,6 +156,14 @@ class PlanLoop:
                 self._commit(planner, plan)
             else:
                 self._commit(planner, self._next_plan(planner))
+
+    def _restore(self, generation: GenerationRecord) -> StreamPlanner:
+        start_s = time.monotonic()
+        planner, num_replanned = restore(self._store, generation, self._replay)
+        self._counters.add("restores")
+        self._counters.add("restored_steps", num_replanned)
+        self._counters.set("last_restore_seconds", time.monotonic() - start_s)
+        return planner
 
     def _replay(self, planner: StreamPlanner) -> StepPlan:
         """Plan a step that was planned before: what was too bad then has been let pass since."""
@@ -176,6 +198,9 @@ class PlanLoop:
         checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(self.key.stream, planner.new_verdicts())
         self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
+        if checkpoint is not None:
+            self._counters.add("checkpoints_written")
+            self._counters.add("checkpoint_bytes_written", len(checkpoint))
         self._keep_counts(state)
         self._store.bulletin.post(self._topic)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -23,11 +24,15 @@ from ..store import (
     StreamKey,
 )
 from .mesh import check_batch, check_coords
+from .presence import RankWatch
 from .rendezvous import Entry, Rendezvous
 from .starting import Start, start_of
 
+LOG = logging.getLogger(__name__)
 POLL_S = 1.0
 """How long a join that must wait is held before it is answered with whom it waits for."""
+SOON_S = 0.3
+"""The same, while it is open whether the rank's old generation is over."""
 MAX_WORLD_SIZE = 1 << 20
 
 
@@ -35,12 +40,18 @@ class JoinService:
     """Takes joins of ranks. Any thread may call it.
 
     A join that was answered "open" is answered so again: ranks may repeat it. A new nonce of a rank is a new attempt
-    and begins a rendezvous; when it is complete the older generations of the stream are fenced. It is complete when
-    every rank has asked since the last one came, so that none which died while it waited is counted in.
+    and begins a rendezvous. It is complete when every rank has asked since the last one came, so that none which died
+    while it waited is counted in. The generation that the rank was a member of is fenced as soon as it is clear that it
+    cannot go on without it (`RankWatch.is_abandoned`), so that the others learn of it and come; at the latest when the
+    rendezvous is complete. One that is paused or failed is left alone until then: it may be let go on.
+
+    Args:
+        store: The truth.
+        ranks: How the ranks of open generations are.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, ranks: RankWatch | None = None) -> None:
+        self._store, self._ranks = store, ranks or RankWatch()
         self._meetings: defaultdict[StreamKey, Rendezvous] = defaultdict(Rendezvous)
         self._lock = threading.Lock()
         self._rehearsed: dict[StreamKey, ClientPlaceTree] = {}
@@ -91,6 +102,8 @@ class JoinService:
         while True:
             seen = self._store.bulletin.seen(topic)
             generation, missing, must_ask_again = self._advance(key, request, asking)
+            if generation is None and self._is_old_undecided(key, request):
+                until = min(until, now_s + SOON_S)
             left_s, asking = until - time.monotonic(), None
             if generation is not None or must_ask_again or left_s <= 0:
                 return generation, missing
@@ -125,6 +138,21 @@ class JoinService:
         self._store.bulletin.post(ACTORS)
         return generation, [], False
 
+    def _is_old_undecided(self, key: StreamKey, request: JoinRequest) -> bool:
+        """Fence what the rank was a member of, if that is due; else whether it may become due soon."""
+        with self._lock:
+            since_s = self._meetings[key].since_s(request)
+        old = self._store.generations.newest(key)
+        if since_s is None or old is None or old.state is not GenerationState.OPEN or request.rank >= old.world_size:
+            return False
+        if not self._ranks.is_abandoned(old, request.rank, since_s=since_s):
+            return True
+        if self._store.generations.fence(old.key, f"rank {request.rank} joined again"):
+            LOG.warning("%s is over: rank %d joined again", old.key, request.rank)
+            self._store.bulletin.post(str(key))
+            self._store.bulletin.post(ACTORS)
+        return False
+
     def _open(self, key: StreamKey, entries: list[Entry]) -> GenerationRecord:
         request, nonces = entries[0].request, [entry.request.nonce for entry in entries]
         start = self._check_start(key, request)
@@ -149,7 +177,8 @@ class JoinService:
 
 def _still_open(generation: GenerationRecord) -> GenerationRecord:
     if generation.state is GenerationState.FENCED:
-        raise GoneError(f"{generation.key} was replaced by a newer one: connect again")
+        why = f"is over: {generation.reason}" if generation.code == GoneError.code else "was replaced by a newer one"
+        raise GoneError(f"{generation.key} {why}: connect again")
     return generation
 
 

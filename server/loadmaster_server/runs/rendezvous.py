@@ -79,6 +79,10 @@ class Rendezvous:
         entry = self._entries.get(request.rank)
         return entry is not None and entry.request.nonce == request.nonce
 
+    def since_s(self, request: JoinRequest) -> float | None:
+        """When this attempt of the rank came; None for one that does not count."""
+        return self._entries[request.rank].since_s if self.is_here(request) else None
+
     def take(self) -> list[Entry]:
         """Everybody who is here, in order of rank; the rendezvous is empty afterwards."""
         entries = [self._entries[rank] for rank in sorted(self._entries)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from loadmaster_flight.wire.control import (
 )
 from loadmaster_flight.wire.errors import BadRequestError, ConflictError, NotFoundError, SpecError
 from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.wire.waiting import MAX_NAMED
 
 from ..faults import describe_faults
 from ..planning.rehearsal import rehearse
@@ -37,10 +38,17 @@ from ..store import (
 )
 from .comparison import name_differences
 from .mesh import check_spec
+from .presence import RankWatch
 
 IDLE = "idle"
 JOINING = "joining"
-_LOUDEST_FIRST = (GenerationState.FAILED, GenerationState.PAUSED, GenerationState.OPEN, GenerationState.ENDED)
+_LOUDEST_FIRST = (
+    GenerationState.FAILED,
+    GenerationState.PAUSED,
+    GenerationState.FENCED,
+    GenerationState.OPEN,
+    GenerationState.ENDED,
+)
 
 
 class RunService:
@@ -50,6 +58,7 @@ class RunService:
         store: The truth.
         waiting_for: Ranks that a stream's rendezvous still waits for; empty where none is under way.
         on_create: Called with every run that is created, before any rank can join it.
+        ranks: How the ranks of open generations are.
     """
 
     def __init__(
@@ -57,8 +66,10 @@ class RunService:
         store: Store,
         waiting_for: Callable[[StreamKey], list[int]],
         on_create: Callable[[RunSpec], None] = lambda spec: None,
+        ranks: RankWatch | None = None,
     ) -> None:
         self._store, self._waiting_for, self._on_create = store, waiting_for, on_create
+        self._ranks = ranks or RankWatch()
 
     def create(self, request: CreateRunRequest) -> RunView:
         """Freeze a run; the same spec and manifests again change nothing.
@@ -88,11 +99,14 @@ class RunService:
         return [self.view(run) for run in self._store.runs.names()]
 
     def view(self, run: str) -> RunView:
-        """One run: its state is that of its stream that needs attention most."""
+        """One run: its state is that of its stream that needs attention most.
+
+        A stream whose generation is over because a rank joined again is joining.
+        """
         spec = self._store.runs.definition(run).spec
         newest = [self._store.generations.newest(StreamKey(run=run, stream=name)) for name in spec.stream_names]
         found = sorted((g for g in newest if g is not None), key=lambda g: _LOUDEST_FIRST.index(g.state))
-        state, reason = (found[0].state.value, found[0].reason) if found else (IDLE, "")
+        state, reason = (_state_of(found[0]), found[0].reason) if found else (IDLE, "")
         revision = self._store.runs.revision(run)
         return RunView(run=run, state=state, reason=reason, revision=revision, streams=spec.stream_names)
 
@@ -123,7 +137,7 @@ class RunService:
             run=key.run,
             stream=key.stream,
             generation=generation.key.generation if generation else -1,
-            state=generation.state.value if generation else (JOINING if waiting_for else IDLE),
+            state=_state_of(generation) if generation else (JOINING if waiting_for else IDLE),
             reason=generation.reason if generation else "",
             planned=generation.planned if generation else 0,
             bound=generation.bound if generation else 0,
@@ -133,7 +147,15 @@ class RunService:
             source_names=definition.spec.source_names,
             source_tokens=tokens,
             source_weights=weights,
+            ranks=self._ranks.views(generation.key) if _is_open(generation) else [],
+            waiting_text=self._waiting_text(waiting_for, generation),
         )
+
+    def _waiting_text(self, waiting_for: list[int], generation: GenerationRecord | None) -> str:
+        to_join = f"{_ranks_text(waiting_for)} to join" if waiting_for else ""
+        behind = self._ranks.text(generation.key) if _is_open(generation) else ""
+        told = "; ".join(filter(None, [to_join, behind]))
+        return f"waiting for {told}" if told else ""
 
     def left_out(self, key: StreamKey) -> list[LeftOutView]:
         """What a stream does not train on, and why, by source and verdict."""
@@ -167,6 +189,20 @@ class RunService:
         if summary is None:
             return [0] * len(spec.source_names), _shares_at_start(spec, stream)
         return list(summary["total_tokens"]), [weight / (1 << 30) for weight in summary["weights"]]
+
+
+def _state_of(generation: GenerationRecord) -> str:
+    """A stream's newest generation is fenced only while its ranks have yet to join the next one."""
+    return JOINING if generation.state is GenerationState.FENCED else generation.state.value
+
+
+def _is_open(generation: GenerationRecord | None) -> TypeGuard[GenerationRecord]:
+    return generation is not None and generation.state is GenerationState.OPEN
+
+
+def _ranks_text(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:MAX_NAMED])) + (", ..." if len(ranks) > MAX_NAMED else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"
 
 
 def _shares_at_start(spec: RunSpec, stream: str) -> list[float]:

@@ -57,9 +57,11 @@ class GenerationRepository:
         """One generation that is still its stream's newest.
 
         Raises:
-            GoneError: A newer one took over; names it.
+            GoneError: A newer one took over, or is about to; names it, or why.
         """
         record = self.get(key)
+        if record.state is GenerationState.FENCED and record.code == GoneError.code:
+            raise GoneError(f"{key} is over: {record.reason}")
         if record.state is GenerationState.FENCED:
             newest = self.newest(key.stream_key)
             number = newest.key.generation if newest else -1
@@ -140,6 +142,15 @@ class GenerationRepository:
             row = _locked(session, key)
             row.bound = max(row.bound, min(through, row.planned))
             return _record(row)
+
+    def fence(self, key: GenerationKey, reason: str) -> bool:
+        """End an open generation before there is a newer one; False when it is not open any more."""
+        with self._database.writing() as session:
+            row = _locked(session, key)
+            if row.state != GenerationState.OPEN:
+                return False
+            row.state, row.code, row.reason = GenerationState.FENCED, GoneError.code, reason
+            return True
 
     def stop(self, key: GenerationKey, state: GenerationState, code: str, reason: str) -> None:
         """Pause or fail a generation; one that is fenced stays as it is."""
