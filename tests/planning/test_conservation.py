@@ -13,6 +13,7 @@ from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import InternalError
 from loadmaster_server.planning.columns import nothing
 from loadmaster_server.planning.conservation import check_step
+from loadmaster_server.planning.lists import Lists
 from loadmaster_server.planning.pieces import FIRST, POS, SAMPLE_TOKENS, TOKENS, VALID, PieceTable, cut_to
 from loadmaster_server.planning.rules import StepShape
 
@@ -24,7 +25,7 @@ def _pieces(*tokens: int) -> PieceTable:
     values[:, POS] = np.arange(len(tokens))
     values[:, TOKENS] = values[:, SAMPLE_TOKENS] = tokens
     values[:, VALID] = np.array(tokens) - 1
-    return PieceTable(values_NP=values, spans_N=nothing(len(tokens)), patches_N=nothing(len(tokens)))
+    return PieceTable(values_NP=values, spans_N=nothing(len(tokens)), patches=Lists.nothing(len(tokens)))
 
 
 def _shape(layout: Layout = Layout.PACK, rows: int = 1) -> StepShape:

@@ -14,6 +14,7 @@ from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.schemas import METADATA, Verdict
 from loadmaster_server.planning import Demand, NeedMetadata
 from loadmaster_server.planning.lanes import EpochLanes
+from loadmaster_server.planning.lists import Lists
 from loadmaster_server.planning.rows import BLOCK_INDEX, LANE, POS, TOKENS, UNIT, VERDICT, RowTable
 
 Make = Callable[..., Any]
@@ -27,7 +28,7 @@ def _rows(lane: int, first: int, num: int, *, per_block: int = 3, ends: bool = F
     values[:num, POS], values[:num, TOKENS] = place % per_block, 1
     values[:, LANE], values[num:, VERDICT] = lane, Verdict.LANE_END
     none = np.full(num + ends, None)
-    return RowTable(values_NF=values, spans_N=none, reasons_N=none, patches_N=none)
+    return RowTable(values_NF=values, spans_N=none, reasons_N=none, patches=Lists.nothing(num + ends))
 
 
 def _round_robin(counts: list[int], per_block: int = 3) -> list[tuple[int, ...]]:

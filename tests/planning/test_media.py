@@ -17,7 +17,6 @@ from loadmaster_flight.wire.errors import DataError, InternalError
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, Units
 from loadmaster_server.planning import Demand, PlannerState, StreamPlanner
-from loadmaster_server.planning.columns import is_nothing
 from loadmaster_server.planning.conservation import check_step, check_units
 from loadmaster_server.planning.rules import rules_of
 from loadmaster_server.planning.strategies import BUILT_IN
@@ -211,7 +210,7 @@ def test_rows_when_nothing_has_media_then_no_patches_are_kept(make_rig: Make, sp
     rig = make_rig(spec_of(1), [[300] * 90])
     planner = StreamPlanner(rig.spec, "train", [2], 1, on_placed=seen.append)
     replace(rig, planner=planner).steps(3)
-    assert is_nothing(planner.state().queue.patches_N)
+    assert planner.state().queue.patches.is_nothing
     assert all(len(graph.images) == 0 for graph in seen)
 
 
@@ -242,7 +241,7 @@ def _drawn(make_rig: Make, make_spec: Make, fake_source: Make) -> Any:
     rig = make_rig(make_spec(1, overdraw=0.5), [fake])
     rig.next()
     queue = rig.planner.state().queue.take(np.arange(1, 4))
-    assert [len(units) for units in queue.patches_N] == [2, 0, 1]
+    assert queue.patches.count_N.tolist() == [2, 0, 1]
     return queue
 
 
@@ -253,6 +252,6 @@ def test_check_when_patches_come_to_another_sample_then_it_fails(
     shape = rules_of(make_spec(1), "train").shape_at(0)
     bin_N = np.arange(3)
     check_step(offered, offered, bin_N, offered.take(np.zeros(0, np.int64)), shape, may_be_short=True)
-    spoiled = replace(offered, patches_N=offered.patches_N[[2, 1, 0]])
+    spoiled = replace(offered, patches=offered.patches.take(np.array([2, 1, 0])))
     with pytest.raises(InternalError, match="placed and queued pieces must be those offered"):
         check_step(offered, spoiled, bin_N, offered.take(np.zeros(0, np.int64)), shape, may_be_short=True)

@@ -56,17 +56,6 @@ def take_objects(objects_N: ObjectArray, index_M: Int64Array) -> ObjectArray:
     return nothing(len(index_M)) if is_nothing(objects_N) else objects_N[index_M]
 
 
-def flat(lists_N: ObjectArray) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Arrays of integers, where there are any: positions (M,), the length of each, and their values, all int64."""
-    none = np.zeros(0, np.int64)
-    if is_nothing(lists_N):
-        return none, none, none
-    lists = lists_N.tolist()
-    at = [i for i, values in enumerate(lists) if values is not None]
-    count_M = np.array([len(lists[i]) for i in at], np.int64)
-    return np.array(at, np.int64), count_M, np.concatenate([none, *(lists[i] for i in at)])
-
-
 def join_objects(parts: Sequence[ObjectArray]) -> ObjectArray:
     """All entries of `parts`."""
     if all(is_nothing(part) for part in parts):

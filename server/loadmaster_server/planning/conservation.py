@@ -14,7 +14,7 @@ from loadmaster_flight.spec import Layout
 from loadmaster_flight.wire.errors import InternalError
 from loadmaster_flight.wire.step_plan import Units
 
-from .columns import Int64Array, flat
+from .columns import Int64Array
 from .pieces import FIRST, SAMPLE_KEY, TOKENS, VALID, PieceTable, canonical_order, join_neighbours
 from .rules import StepShape
 
@@ -53,7 +53,7 @@ def check_units(placed: PieceTable, units: Units, world_size: int, step: int) ->
     Raises:
         InternalError: Names the step, the rule and the numbers.
     """
-    at_M, count_M, patches = flat(placed.patches_N)
+    at_M, count_M, patches = placed.patches.flat()
     want_N = np.zeros(len(placed), np.int64)
     want_N[at_M] = count_M
     if len(units.rank_U) != len(patches) or (units.piece_U[1:] < units.piece_U[:-1]).any():
@@ -108,7 +108,7 @@ def _samples(values_PN: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def _mark_media(pieces: PieceTable) -> int:
     """The same for the media: samples that have any, how many units, and the sum of their patches."""
-    at_M, count_M, patches = flat(pieces.patches_N)
+    at_M, count_M, patches = pieces.patches.flat()
     if not len(at_M):
         return 0
     sum_M = np.bincount(np.repeat(np.arange(len(at_M)), count_M), weights=patches, minlength=len(at_M))

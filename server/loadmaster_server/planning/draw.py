@@ -16,6 +16,7 @@ from loadmaster_flight.wire.errors import DataError
 from .columns import Int64Array, ObjectArray, is_nothing, join_objects, matrix
 from .fair import Drawn, DrawRules, Offers, draw_fairly
 from .feed import Head, SourceFeed, Stock
+from .lists import Lists
 from .mixture import spread_credit, weights_of
 from .ordering import stable_order
 from .pieces import (
@@ -179,8 +180,10 @@ class _Drawing:
         )
         values_MP[order_M, FROM_ROW] = np.concatenate([rows.values_NF[:, TAKEN_OVER].T for rows in parts], axis=1).T
         spans_N = _scattered(join_objects([rows.spans_N for rows in parts]), order_M)
-        patches_N = _scattered(join_objects([rows.patches_N for rows in parts]), order_M)
-        pieces = PieceTable(values_NP=values_MP, spans_N=spans_N, patches_N=patches_N)
+        patches = Lists.concat([rows.patches for rows in parts])
+        if not patches.is_nothing:
+            patches = patches.take(np.argsort(order_M))
+        pieces = PieceTable(values_NP=values_MP, spans_N=spans_N, patches=patches)
         count_parts(pieces, np.flatnonzero(drawn.tokens_M != values_MP[:, SAMPLE_TOKENS]))
         self._parts.append(pieces)
 

@@ -13,7 +13,7 @@ from loadmaster_flight.wire.errors import DataError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 
 from .bad_rows import BadRows
-from .columns import Int64Array, take_objects
+from .columns import Int64Array
 from .demand import Demand
 from .epoch_counts import NOTHING, EpochCounts, count_epochs
 from .lanes import NEXT_ROW, EpochLanes
@@ -164,7 +164,7 @@ class SourceFeed:
         self.rows = rows
         self._ok_N = np.flatnonzero(rows.values_NF[:, VERDICT] == Verdict.OK)
         self._ok_tokens_N = rows.values_NF[self._ok_N, TOKENS]
-        self._ok_patches_N = take_objects(rows.patches_N, self._ok_N)
+        self._ok_patches = rows.patches.take(self._ok_N)
         self._last_epoch = int(rows.values_NF[-1, EPOCH]) if len(rows) else 0
         self._begin()
 
@@ -188,7 +188,7 @@ class SourceFeed:
 
     def _stock_from(self, head: Head, limits: LengthLimits) -> Stock:
         tokens_K, place_K = self._ok_tokens_N[head.place :], None
-        left_out_K = limits.left_out(tokens_K, self._ok_patches_N[head.place :])
+        left_out_K = limits.left_out(tokens_K, self._ok_patches.take(slice(head.place, None)))
         if left_out_K is not None:
             at_K = np.flatnonzero(~left_out_K)
             place_K, tokens_K = at_K + head.place, tokens_K[at_K]
@@ -216,7 +216,7 @@ class SourceFeed:
             DataError: A whole epoch yields no piece.
             RunPausedError: Too many bad rows on the way there.
         """
-        left_out_K = limits.left_out(self._ok_tokens_N[head.place :], self._ok_patches_N[head.place :])
+        left_out_K = limits.left_out(self._ok_tokens_N[head.place :], self._ok_patches.take(slice(head.place, None)))
         place = head.place if left_out_K is None else head.place + int(np.append(left_out_K, False).argmin())
         row = int(self._ok_N[place]) if place < len(self._ok_N) else len(self.rows)
         epoch = int(self.rows.values_NF[row, EPOCH]) if row < len(self.rows) else self._epoch
@@ -278,12 +278,12 @@ class SourceFeed:
         """
         consumed = self.rows.take(slice(0, head.consumed))
         num_ok = int(np.searchsorted(self._ok_N, head.consumed))
-        left_out_N = limits.left_out(self._ok_tokens_N[:num_ok], self._ok_patches_N[:num_ok])
+        left_out_N = limits.left_out(self._ok_tokens_N[:num_ok], self._ok_patches.take(slice(0, num_ok)))
         self.state = self._state_after(head, consumed.values_NF, self._ok_tokens_N[:num_ok], left_out_N)
         self._bad.consume(head.consumed)
         self.rows = self.rows.take(slice(head.consumed, None))
         self._ok_N, self._ok_tokens_N = self._ok_N[num_ok:] - head.consumed, self._ok_tokens_N[num_ok:]
-        self._ok_patches_N = self._ok_patches_N[num_ok:]
+        self._ok_patches = self._ok_patches.take(slice(num_ok, None))
         self._begin()
         return _NO_ROWS if num_ok == len(consumed) and left_out_N is None else _not_served(consumed, limits)
 
@@ -355,7 +355,7 @@ def _moved(cursor_L3: Int64Array, values_NF: Int64Array, epoch: int) -> Int64Arr
 def _not_served(consumed: RowTable, limits: LengthLimits) -> RowTable:
     """The rows without those that are served, each with a reason."""
     is_passed_N = consumed.values_NF[:, VERDICT] != Verdict.OK
-    left_out_N = limits.left_out(consumed.values_NF[:, TOKENS], consumed.patches_N)
+    left_out_N = limits.left_out(consumed.values_NF[:, TOKENS], consumed.patches)
     if left_out_N is not None:
         is_passed_N |= left_out_N
     if not is_passed_N.any():
@@ -365,6 +365,7 @@ def _not_served(consumed: RowTable, limits: LengthLimits) -> RowTable:
     values_NF, reasons_N = rest.values_NF.copy(), rest.reasons_N.copy()
     values_NF[was_ok_N, VERDICT] = Verdict.SKIPPED
     reasons_N[reasons_N == None] = "no reason given"  # noqa: E711  (elementwise)
+    has_media_N = rest.patches.has_N
     for i in np.flatnonzero(was_ok_N).tolist():
-        reasons_N[i] = limits.reason(has_media=rest.patches_N[i] is not None)
-    return RowTable(values_NF=values_NF, spans_N=rest.spans_N, reasons_N=reasons_N, patches_N=rest.patches_N)
+        reasons_N[i] = limits.reason(has_media=bool(has_media_N[i]))
+    return RowTable(values_NF=values_NF, spans_N=rest.spans_N, reasons_N=reasons_N, patches=rest.patches)

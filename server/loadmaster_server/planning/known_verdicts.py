@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import is_nothing
 from .rows import BLOCK, EPOCH, ROW, SHARD, TOKENS, VALID, VERDICT, RowTable
 
 
@@ -45,13 +44,11 @@ class KnownVerdicts:
         if not found:
             return table
         values_NF, spans_N, reasons_N = table.values_NF.copy(), table.spans_N.copy(), table.reasons_N.copy()
-        patches_N = table.patches_N if is_nothing(table.patches_N) else table.patches_N.copy()
         for index, judgement in found.items():
             values_NF[index, [VERDICT, TOKENS, VALID]] = (judgement.verdict, 0, 0)
             spans_N[index], reasons_N[index] = None, judgement.reason
-            if not is_nothing(patches_N):
-                patches_N[index] = None
-        return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=reasons_N, patches_N=patches_N)
+        patches = table.patches.without(np.array(list(found), np.int64))
+        return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=reasons_N, patches=patches)
 
     def _find(self, source: int, table: RowTable) -> dict[int, Judgement]:
         """Index in the table -> the verdict that stands."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .columns import Int64Array, ObjectArray, is_nothing
+from .columns import Int64Array
+from .lists import Lists
 
 BoolArray = npt.NDArray[np.bool_]
 _NO_LIMIT = np.iinfo(np.int64).max
@@ -28,24 +29,18 @@ class LengthLimits:
     text: int | None
     media: int
 
-    def left_out(self, tokens_N: Int64Array, patches_N: ObjectArray) -> BoolArray | None:
+    def left_out(self, tokens_N: Int64Array, patches: Lists) -> BoolArray | None:
         """Which samples are too long, bool (N,); None, which costs least: none is.
 
         Args:
-            patches_N: Shape (N,), objects: None for samples without media.
+            patches: Of N samples: those that have none have no media.
         """
-        has_no_media = is_nothing(patches_N)
-        if not len(tokens_N) or (has_no_media and self.text is None):
+        if not len(tokens_N) or (patches.is_nothing and self.text is None):
             return None
         text = _NO_LIMIT if self.text is None else self.text
-        least = text if has_no_media else min(text, self.media)
-        if tokens_N.max() <= least:
+        if tokens_N.max() <= (text if patches.is_nothing else min(text, self.media)):
             return None
-        out_N = tokens_N > least
-        if not has_no_media:
-            at_M = np.flatnonzero(out_N)
-            limit_M = [text if patches_N[i] is None else self.media for i in at_M.tolist()]
-            out_N[at_M] = tokens_N[at_M] > np.array(limit_M, np.int64)
+        out_N = tokens_N > (text if patches.is_nothing else np.where(patches.has_N, self.media, text))
         return out_N if out_N.any() else None
 
     def reason(self, *, has_media: bool) -> str:

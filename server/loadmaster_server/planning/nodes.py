@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from loadmaster_flight.wire.errors import BadRequestError
 
-from .columns import Int64Array, ObjectArray, flat
+from .columns import Int64Array
+from .lists import Lists
 
 KEY = ("source", "epoch", "shard", "block", "pos", "first_token")
 
@@ -114,9 +115,9 @@ class Images:
         return slice(first, stop)
 
     @staticmethod
-    def of_lists(patches_N: ObjectArray) -> Images:
-        """Images of pieces, from the patches of each one's units (None: it has no media)."""
-        at_M, count_M, patches_K = flat(patches_N)
+    def of_lists(patches: Lists) -> Images:
+        """Images of pieces, from the patches of each one's units."""
+        at_M, count_M, patches_K = patches.flat()
         return Images(node_K=np.repeat(at_M, count_M), patches_K=patches_K)
 
     @staticmethod

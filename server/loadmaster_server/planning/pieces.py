@@ -25,6 +25,7 @@ from .columns import (
     take_objects,
     take_rows,
 )
+from .lists import Lists
 from .ordering import stable_order
 from .rows import count_valid
 
@@ -43,13 +44,13 @@ class PieceTable:
     Attributes:
         values_NP: Shape (N, 11), int64, the columns POS .. DRAWN_AT; column by column in memory.
         spans_N: Shape (N,), objects: the loss spans of the whole sample (int32 (K, 2)) or None: every target counts.
-        patches_N: Shape (N,), objects: patches of each unit of the sample's media (int32 (U,)) or None: no media. A
-            piece that has them is a whole sample.
+        patches: Of N pieces: the patches of each unit of the sample's media; none: it has no media. A piece that has
+            media is a whole sample.
     """
 
     values_NP: Int64Array
     spans_N: ObjectArray
-    patches_N: ObjectArray
+    patches: Lists
 
     def __len__(self) -> int:
         return len(self.values_NP)
@@ -72,7 +73,7 @@ class PieceTable:
         return PieceTable(
             values_NP=take_rows(self.values_NP, index_M),
             spans_N=take_objects(self.spans_N, index_M),
-            patches_N=take_objects(self.patches_N, index_M),
+            patches=self.patches.take(index_M),
         )
 
     @staticmethod
@@ -84,12 +85,12 @@ class PieceTable:
         return PieceTable(
             values_NP=join_rows([table.values_NP for table in tables]),
             spans_N=join_objects([table.spans_N for table in tables]),
-            patches_N=join_objects([table.patches_N for table in tables]),
+            patches=Lists.concat([table.patches for table in tables]),
         )
 
     @staticmethod
     def empty() -> PieceTable:
-        return PieceTable(values_NP=matrix(0, NUM_COLUMNS), spans_N=nothing(0), patches_N=nothing(0))
+        return PieceTable(values_NP=matrix(0, NUM_COLUMNS), spans_N=nothing(0), patches=Lists.nothing(0))
 
 
 def part_of(pieces: PieceTable, index_N: Int64Array, offset_N: Int64Array, tokens_N: Int64Array) -> PieceTable:
@@ -130,8 +131,8 @@ def cut_to(pieces: PieceTable, row_len: int) -> PieceTable:
 
 def _check_cut(pieces: PieceTable, at_M: Int64Array, row_len: int) -> None:
     """Samples with media that a later step has no room for are never drawn, unless the schedule was changed since."""
-    wrong = [i for i in at_M.tolist() if not is_nothing(pieces.patches_N) and pieces.patches_N[i] is not None]
-    if wrong:
+    wrong = at_M[pieces.patches.take(at_M).has_N]
+    if len(wrong):
         source, epoch, shard, block, pos = pieces.values_NP[wrong[0], list(SAMPLE_KEY)].tolist()
         raise DataError(
             f"seq_len must stay at least as long as queued samples with media, which cannot be cut, got {row_len} for "

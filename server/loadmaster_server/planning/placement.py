@@ -86,7 +86,7 @@ class Placer:
             shape=shape,
             tree=self.tree,
             nodes=nodes,
-            images=Images.of_lists(pieces.patches_N),
+            images=Images.of_lists(pieces.patches),
             source_names=self.source_names,
             weights_S=tuple(weights_S),
             backbone_cost=self.backbone_cost,

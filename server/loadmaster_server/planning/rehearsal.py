@@ -13,6 +13,7 @@ from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.spec.run import TRAIN
 
 from .columns import nothing
+from .lists import Lists
 from .pieces import NUM_COLUMNS, POS, SAMPLE_TOKENS, SOURCE, TOKENS, PieceTable
 from .place_tree import ClientPlaceTree
 from .placement import Placer
@@ -67,5 +68,5 @@ def _invented(shape: StepShape, num_sources: int) -> tuple[PieceTable, Int64Arra
     values_NP[:, TOKENS] = rng.integers(1, units // docs * shape.align + 1, num)
     values_NP[:, SAMPLE_TOKENS] = values_NP[:, TOKENS]
     packed_N = np.arange(num) // (shape.rows * docs)
-    pieces = PieceTable(values_NP=values_NP, spans_N=nothing(num), patches_N=nothing(num))
+    pieces = PieceTable(values_NP=values_NP, spans_N=nothing(num), patches=Lists.nothing(num))
     return pieces, rng.permutation(packed_N)

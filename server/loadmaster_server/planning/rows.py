@@ -18,9 +18,9 @@ from loadmaster_flight.wire.schemas import METADATA, Verdict
 from .columns import Int64Array as Int64Array
 from .columns import ObjectArray as ObjectArray
 from .columns import join_objects, join_rows, matrix, nothing, positions, take_objects, take_rows
+from .lists import Lists
 
 Spans = npt.NDArray[np.int32]
-Patches = npt.NDArray[np.int32]
 
 UNIT, BLOCK_INDEX, POS, EPOCH, LANE, SHARD, BLOCK, TOKENS, VALID, ROW, VERDICT, SIZE = range(12)
 """Columns of the matrix; VALID counts the targets that have a loss when the row is served whole. What a cursor needs
@@ -51,13 +51,13 @@ class RowTable:
         values_NF: Shape (N, 12), int64, the columns UNIT .. SIZE; column by column in memory.
         spans_N: Shape (N,), objects: None (every target counts) or [start, stop) pairs, int32 (K, 2).
         reasons_N: Shape (N,), objects: None or why a row is skipped or bad.
-        patches_N: Shape (N,), objects: None (no media) or the patches of each unit of the row's media, int32 (U,).
+        patches: Of N rows: the patches of each unit of the row's media; none: it has no media.
     """
 
     values_NF: Int64Array
     spans_N: ObjectArray
     reasons_N: ObjectArray
-    patches_N: ObjectArray
+    patches: Lists
 
     def __len__(self) -> int:
         return len(self.values_NF)
@@ -69,14 +69,14 @@ class RowTable:
                 values_NF=self.values_NF[index],
                 spans_N=self.spans_N[index],
                 reasons_N=self.reasons_N[index],
-                patches_N=self.patches_N[index],
+                patches=self.patches.take(index),
             )
         index_M = positions(index)
         return RowTable(
             values_NF=take_rows(self.values_NF, index_M),
             spans_N=take_objects(self.spans_N, index_M),
             reasons_N=take_objects(self.reasons_N, index_M),
-            patches_N=take_objects(self.patches_N, index_M),
+            patches=self.patches.take(index_M),
         )
 
     @staticmethod
@@ -90,12 +90,14 @@ class RowTable:
             values_NF=join_rows([table.values_NF for table in tables]),
             spans_N=join_objects([table.spans_N for table in tables]),
             reasons_N=join_objects([table.reasons_N for table in tables]),
-            patches_N=join_objects([table.patches_N for table in tables]),
+            patches=Lists.concat([table.patches for table in tables]),
         )
 
     @staticmethod
     def empty() -> RowTable:
-        return RowTable(values_NF=matrix(0, NUM_FIELDS), spans_N=nothing(0), reasons_N=nothing(0), patches_N=nothing(0))
+        return RowTable(
+            values_NF=matrix(0, NUM_FIELDS), spans_N=nothing(0), reasons_N=nothing(0), patches=Lists.nothing(0)
+        )
 
 
 def count_valid(spans: Spans | None, first: int, stop: int, num_tokens: int) -> int:
@@ -136,33 +138,25 @@ def _table_of(batch: pa.RecordBatch) -> RowTable:
         raise BadRequestError("num_tokens must be at least 1 where the verdict is OK, got a row of 0 tokens")
     values_NF[:, VALID] = np.where(is_ok_N, values_NF[:, TOKENS] - 1, 0)
     spans_N = _spans_of(batch.column("loss_spans"))
-    patches_N = _lists_of(batch.column("image_patches"))
+    patches = Lists.of_arrow(batch.column("image_patches"))
     for i in np.flatnonzero(is_ok_N & batch.column("loss_spans").is_valid().to_numpy(zero_copy_only=False)):
         tokens = int(values_NF[i, TOKENS])
         values_NF[i, VALID] = count_valid(spans_N[i], 0, tokens, tokens)
     reasons_N = _reasons_of(batch.column("reason"))
-    return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=reasons_N, patches_N=patches_N)
+    return RowTable(values_NF=values_NF, spans_N=spans_N, reasons_N=reasons_N, patches=patches)
 
 
 def _spans_of(column: pa.Array) -> ObjectArray:
-    spans_N = _lists_of(column)
-    for i in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist():
-        spans_N[i] = spans_N[i].reshape(-1, 2)
-    return spans_N
-
-
-def _lists_of(column: pa.Array) -> ObjectArray:
-    """A list column as arrays, int32, or None where it is null."""
     if column.null_count == len(column):
         return nothing(len(column))
-    lists_N = np.full(len(column), None, np.object_)
-    values = column.flatten().to_numpy(zero_copy_only=False)
+    spans_N = np.full(len(column), None, np.object_)
+    flat = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
     start = 0
     for i, length in enumerate(column.value_lengths().to_pylist()):
         if length is not None:
-            lists_N[i] = values[start : start + length]
-            start += length
-    return lists_N
+            spans_N[i] = flat[start : start + length // 2]
+            start += length // 2
+    return spans_N
 
 
 def _reasons_of(column: pa.Array) -> ObjectArray:

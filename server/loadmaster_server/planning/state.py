@@ -15,9 +15,10 @@ import numpy.typing as npt
 from loadmaster_flight.wire.errors import BadRequestError
 
 from . import pieces as p
-from .columns import Int64Array, ObjectArray, flat, is_nothing, matrix, nothing
+from .columns import Int64Array, ObjectArray, is_nothing, matrix, nothing
 from .epoch_counts import NOTHING, EpochCounts
 from .feed import SourceState
+from .lists import Lists
 from .pieces import PieceTable
 from .state_bytes import SOURCE_COLUMNS, state_from_bytes, state_to_bytes
 
@@ -119,7 +120,7 @@ def _source_lists(sources: Sequence[SourceState]) -> dict[str, Any]:
 
 def _queue_lists(queue: PieceTable) -> dict[str, Any]:
     having = [] if is_nothing(queue.spans_N) else [i for i, spans in enumerate(queue.spans_N) if spans is not None]
-    media_piece, unit_count, unit_patches = flat(queue.patches_N)
+    media_piece, unit_count, unit_patches = queue.patches.flat()
     return {
         "pieces": queue.values_NP.T[list(_OF_PIECE)],
         "span_piece": having,
@@ -172,32 +173,39 @@ def _queue_of(lists: Mapping[str, Int64Array]) -> PieceTable:
     values_NP = matrix(columns.shape[1], p.NUM_COLUMNS)
     values_NP[:, _OF_PIECE] = columns.T
     num = len(values_NP)
-    spans = _split(lists["spans"].astype(np.int32).reshape(-1, 2), lists["span_count"], "spans")
-    patches = _split(lists["unit_patches"].astype(np.int32), lists["unit_count"], "unit_patches")
-    return PieceTable(
-        values_NP=values_NP,
-        spans_N=_objects_at(lists, "span_piece", spans, num),
-        patches_N=_objects_at(lists, "media_piece", patches, num),
-    )
+    return PieceTable(values_NP=values_NP, spans_N=_spans_of(lists, num), patches=_patches_of(lists, num))
 
 
-def _objects_at(
-    lists: Mapping[str, Int64Array], name: str, parts: Sequence[npt.NDArray[np.int32]], num_pieces: int
-) -> ObjectArray:
-    """One part for each of the pieces that the column `name` says, None for the others."""
-    piece_M = lists[name]
+def _spans_of(lists: Mapping[str, Int64Array], num_pieces: int) -> ObjectArray:
+    piece_M = _pieces_at(lists, "span_piece", num_pieces)
     if not len(piece_M):
         return nothing(num_pieces)
-    if piece_M.min() < 0 or piece_M.max() >= num_pieces:
+    spans_N = np.full(num_pieces, None, np.object_)
+    parts = _split(lists["spans"].astype(np.int32).reshape(-1, 2), lists["span_count"], "spans")
+    for piece, spans_K2 in zip(piece_M.tolist(), parts, strict=True):
+        spans_N[piece] = spans_K2
+    return spans_N
+
+
+def _patches_of(lists: Mapping[str, Int64Array], num_pieces: int) -> Lists:
+    count_M, values = lists["unit_count"], lists["unit_patches"]
+    _check_counts(count_M, len(values), "unit_patches")
+    return Lists.of(num_pieces, _pieces_at(lists, "media_piece", num_pieces), count_M, values)
+
+
+def _pieces_at(lists: Mapping[str, Int64Array], name: str, num_pieces: int) -> Int64Array:
+    piece_M = lists[name]
+    if len(piece_M) and (piece_M.min() < 0 or piece_M.max() >= num_pieces):
         raise ValueError(f"{name} must be in [0, {num_pieces}), got {piece_M.min()}..{piece_M.max()}")
-    objects_N = np.full(num_pieces, None, np.object_)
-    for piece, part in zip(piece_M.tolist(), parts, strict=True):
-        objects_N[piece] = part
-    return objects_N
+    return piece_M
 
 
 def _split(values: npt.NDArray[Any], count_M: Int64Array, name: str) -> list[npt.NDArray[Any]]:
     """Cut `values` into parts of these lengths."""
-    if (count_M < 0).any() or count_M.sum() != len(values):
-        raise ValueError(f"the counts of {name} must sum to its {len(values)} entries, got {count_M.sum()}")
+    _check_counts(count_M, len(values), name)
     return np.split(values, np.cumsum(count_M)[:-1]) if len(count_M) else []
+
+
+def _check_counts(count_M: Int64Array, num_values: int, name: str) -> None:
+    if (count_M < 0).any() or count_M.sum() != num_values:
+        raise ValueError(f"the counts of {name} must sum to its {num_values} entries, got {count_M.sum()}")
