@@ -17,6 +17,13 @@ def loadmaster_command(*args: str) -> list[str]:
     return [sys.executable, "-m", "loadmaster", *args]
 
 
+def run_command(argv: list[str], *, timeout_s: float = 60) -> str:
+    """Run to the end and return what it printed; it must end well."""
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
     """Poll until `condition` holds; fails with `what` after the deadline."""
     until_s = time.monotonic() + timeout_s
