@@ -12,7 +12,7 @@ from loadmaster_flight.wire.http import API
 from .actors import ActorService, actor_routes
 from .ledger import LedgerService, ledger_routes
 from .planning.warming import Warming
-from .plans import GraphService, PlanService, PlanSupervisor, plan_routes
+from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
 from .problems import add_problem_handlers
 from .runs import JoinService, RankWatch, RunService, TicketOffice, run_routes
 from .settings import PlannerSettings
@@ -29,7 +29,7 @@ class Planner:
 
     def __init__(self, settings: PlannerSettings, *, fence: Callable[[Session], None] | None = None) -> None:
         self.settings = settings
-        self.store = Store(settings.store_url, fence=fence)
+        self.store = Store(settings.store_url, storage=settings.storage_uri, fence=fence)
         self.store.runs.retire_idle()
         self.ranks = RankWatch()
         self.actors = ActorService(
@@ -48,7 +48,10 @@ class Planner:
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
         self.ledger = LedgerService(self.store)
-        self._supervisor = PlanSupervisor(self.store, checkpoint_steps=settings.checkpoint_steps)
+        self.counters = Counters()
+        every = settings.checkpoint_steps
+        self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters)
+        self._retention = Retention(self.store, settings.retention, checkpoint_steps=every, counters=self.counters)
 
     def start(self) -> None:
         """Start the threads: expiry of actors, plan loops, and for open runs of large steps the warm-up."""
@@ -56,6 +59,11 @@ class Planner:
             self.warming.look_at(self.store.runs.definition(run).spec.batch)
         self.actors.start()
         self._supervisor.start()
+        self._retention.start()
+
+    def stats(self) -> dict[str, float]:
+        """Sizes of the plan log, and what was counted since the planner started. The one place to look at both."""
+        return self.store.archive.sizes() | self.counters.read()
 
     def end_waits(self) -> None:
         """Answer all long polls at once, from now on. Idempotent."""
@@ -64,6 +72,7 @@ class Planner:
     def close(self) -> None:
         """Stop the threads and close the store. Idempotent."""
         self.end_waits()
+        self._retention.close()
         self._supervisor.close()
         self.actors.close()
         self.store.close()
@@ -76,7 +85,7 @@ def create_app(planner: Planner) -> FastAPI:
     api = APIRouter(prefix=API)
     api.include_router(actor_routes(planner.actors))
     api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
-    api.include_router(plan_routes(planner.plans, planner.graphs))
+    api.include_router(plan_routes(planner.plans, planner.graphs, planner.stats))
     api.include_router(ledger_routes(planner.ledger))
     app.include_router(api)
     return app

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.flight import loopback_only
+
+from .plans import RetentionRules
 
 STATE_DIR = ".loadmaster"
 
@@ -23,6 +25,8 @@ class PlannerSettings:
         heartbeat_s: How often processes report.
         lease_s: A process that is silent for this long loses its leases.
         checkpoint_steps: Steps from one base checkpoint of a stream to the next.
+        storage: Folder or URI for the bodies of old plans; empty: `segments` in `state_dir`.
+        retention: What of the plan log stays in SQL, and what at all.
 
     Raises:
         BadRequestError: A value is out of its range; names the field.
@@ -35,6 +39,8 @@ class PlannerSettings:
     heartbeat_s: float = 0.5
     lease_s: float = 5.0
     checkpoint_steps: int = 8
+    storage: str = ""
+    retention: RetentionRules = field(default_factory=RetentionRules)
 
     def __post_init__(self) -> None:
         loopback_only(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
@@ -51,3 +57,8 @@ class PlannerSettings:
     def store_url(self) -> str:
         """SQLAlchemy URL of the store."""
         return self.database_url or f"sqlite:///{(self.state_dir / 'planner.db').absolute()}"
+
+    @property
+    def storage_uri(self) -> str:
+        """Where the bodies of old plans go."""
+        return self.storage or str((self.state_dir / "segments").absolute())

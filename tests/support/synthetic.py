@@ -30,6 +30,7 @@ from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.schemas import METADATA, SHOWN, Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
 from loadmaster_flight.wire.tickets import MeasureTicket, ShowTicket, verify
+from loadmaster_server.plans import RetentionRules
 from loadmaster_server.serving import PlannerServer
 from loadmaster_server.settings import PlannerSettings
 
@@ -206,6 +207,7 @@ class Cluster:
     stack: ExitStack
     lease_s: float = 1.0
     database_url: str = ""
+    retention: RetentionRules = field(default_factory=RetentionRules)
     server: PlannerServer = field(init=False)
     client: PlannerClient = field(init=False)
 
@@ -220,6 +222,7 @@ class Cluster:
             heartbeat_s=0.05,
             lease_s=self.lease_s,
             checkpoint_steps=4,
+            retention=self.retention,
         )
         self.server = self.stack.enter_context(PlannerServer(settings))
         self.client = PlannerClient(self.server.url)

@@ -13,10 +13,17 @@ from pathlib import Path
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
 
+from ..plans import RetentionRules
 from ..serving import PlannerServer
 from ..settings import STATE_DIR, PlannerSettings
 
 LOG = logging.getLogger(__name__)
+RETENTION = {
+    "keep_steps": (1024, "bodies of so many acknowledged steps stay in SQL"),
+    "segment_steps": (256, "bodies that move to one segment file"),
+    "thin_to": (32, "of older checkpoints every n-th stays"),
+    "forget_steps": (0, "bodies older than so many steps are deleted; 0: never"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,6 +53,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, default=Path(STATE_DIR), help="folder of planner.db")
     parser.add_argument("--database-url", default="", help="SQLAlchemy URL of the store, instead of planner.db")
+    parser.add_argument("--storage", default="", help="folder or URI for bodies of old plans, instead of segments/")
+    for name, (default, about) in RETENTION.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=about)
     parser.add_argument("--lease-s", type=float, default=5.0, help="silence after which a process is given up")
     parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
     parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
@@ -61,6 +71,8 @@ def _settings(args: argparse.Namespace) -> PlannerSettings:
         database_url=args.database_url,
         heartbeat_s=args.heartbeat_s,
         lease_s=args.lease_s,
+        storage=args.storage,
+        retention=RetentionRules(**{name: getattr(args, name) for name in RETENTION}),
     )
 
 

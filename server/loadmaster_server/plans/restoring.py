@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from loadmaster_flight.wire.errors import DataError
-from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan, plans_from_bytes
+from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan
 
 from ..planning.known_verdicts import Judgement, KnownVerdicts
 from ..planning.planner import StreamPlanner
 from ..planning.state import PlannerState
-from ..store import Definition, GenerationKey, GenerationRecord, Store, StreamKey
+from ..store import Definition, GenerationKey, GenerationRecord, StepMembership, Store, StreamKey
 
 LOGGED_STEPS = 16  # plans that are read from the log at once
 
@@ -26,6 +26,9 @@ class Span:
     mesh: dict[str, int]
     first: int
     last: int
+
+
+Logged = tuple[StepMembership, Span]
 
 
 def lineage_spans(lineage: list[GenerationRecord]) -> list[Span]:
@@ -46,8 +49,8 @@ def restore(
     store: Store,
     generation: GenerationRecord,
     plan_next: Callable[[StreamPlanner], StepPlan],
-) -> StreamPlanner:
-    """A planner that plans the generation's next step, `generation.planned`.
+) -> tuple[StreamPlanner, int]:
+    """A planner that plans the generation's next step, `generation.planned`; and how many steps that took to plan.
 
     Steps between the checkpoint and there are planned again and must equal the log: with the digest where the mesh is
     the same, in their pieces where only the placement may differ.
@@ -63,13 +66,13 @@ def restore(
     spans = lineage_spans(store.generations.lineage(generation.key))
     planner = _from_checkpoint(store, generation, spans)
     planner.recall(_known_verdicts(store, generation.key.stream_key))
-    logged = _logged(store, spans, planner.step, generation.planned)
+    logged, first = _logged(store, spans, planner.step, generation.planned), planner.step
     while planner.step < generation.planned:
         check_equal(generation, plan_next(planner), next(logged, None))
-    return planner
+    return planner, planner.step - first
 
 
-def parents_log(store: Store, generation: GenerationRecord) -> Iterator[tuple[StepPlan, Span]]:
+def parents_log(store: Store, generation: GenerationRecord) -> Iterator[Logged]:
     """What a generation still has to replay: its parent's plans of the steps [planned, replay_until)."""
     if generation.replay_until is None or generation.parent < 0:
         return iter(())
@@ -93,17 +96,16 @@ def _known_verdicts(store: Store, key: StreamKey) -> KnownVerdicts:
     return known
 
 
-def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[tuple[StepPlan, Span]]:
+def _logged(store: Store, spans: list[Span], first: int, last: int) -> Iterator[Logged]:
     for span in reversed(spans):
         step = max(first, span.first)
         while step < min(last, span.last):
-            records = store.plans.read(span.key, step, min(step + LOGGED_STEPS, last, span.last))
-            for record in records:
-                yield plans_from_bytes(record.body)[0], span
+            for logged in store.plans.memberships(span.key, step, min(step + LOGGED_STEPS, last, span.last)):
+                yield logged, span
             step += LOGGED_STEPS
 
 
-def check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[StepPlan, Span] | None) -> None:
+def check_equal(generation: GenerationRecord, plan: StepPlan, logged: Logged | None) -> None:
     """Refuse a step that comes out otherwise than the log has it: its pieces, and on the same mesh their places.
 
     Raises:
@@ -121,10 +123,10 @@ def check_equal(generation: GenerationRecord, plan: StepPlan, logged: tuple[Step
         )
 
 
-def _same_pieces(plan: StepPlan, logged: StepPlan) -> bool:
+def _same_pieces(plan: StepPlan, logged: StepMembership) -> bool:
     """Placement aside: of the images, how many each piece has."""
     columns = [name for name in PIECE_COLUMNS if name != "bin"]
-    has_equal_units = np.array_equal(plan.units.piece_U, logged.units.piece_U)
+    has_equal_units = np.array_equal(plan.units.piece_U, logged.piece_U)
     return has_equal_units and all(
         np.array_equal(getattr(plan.pieces, name), getattr(logged.pieces, name)) for name in columns
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
@@ -16,9 +17,14 @@ STREAM_END = "x-loadmaster-stream-end"
 """Exclusive end of the stream, once it is planned."""
 
 
-def plan_routes(plans: PlanService, graphs: GraphService) -> APIRouter:
-    """The routes of plans and of their graphs."""
+def plan_routes(plans: PlanService, graphs: GraphService, stats: Callable[[], dict[str, float]]) -> APIRouter:
+    """The routes of plans, of their graphs, and of what the plan log takes."""
     router = APIRouter(tags=["plans"])
+
+    @router.get("/stats")
+    def read_stats() -> dict[str, float]:
+        """Sizes of the plan log in SQL and in segment files, and what the planner has counted since it started."""
+        return stats()
 
     @router.get("/runs/{run}/streams/{stream}/generations/{generation}/plans", response_class=Response)
     def read_plans(

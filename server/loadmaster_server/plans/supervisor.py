@@ -8,6 +8,7 @@ import threading
 from loadmaster_flight.wire.errors import LoadmasterError
 
 from ..store import ACTORS, GenerationKey, GenerationState, Store
+from .counters import Counters
 from .loop import PlanLoop
 
 LOG = logging.getLogger(__name__)
@@ -21,10 +22,11 @@ class PlanSupervisor:
     Args:
         store: Says which generations there are.
         checkpoint_steps: Steps from one base checkpoint of a stream to the next.
+        counters: Told of restores and checkpoints.
     """
 
-    def __init__(self, store: Store, *, checkpoint_steps: int) -> None:
-        self._store, self._checkpoint_steps = store, checkpoint_steps
+    def __init__(self, store: Store, *, checkpoint_steps: int, counters: Counters) -> None:
+        self._store, self._checkpoint_steps, self._counters = store, checkpoint_steps, counters
         self._loops: dict[GenerationKey, PlanLoop] = {}
         self._thread = threading.Thread(target=self._watch, name="plan-supervisor", daemon=True)
         self._stop = threading.Event()
@@ -60,6 +62,10 @@ class PlanSupervisor:
         for key in wanted:
             if key not in self._loops or not self._loops[key].is_alive:
                 self._loops[key] = PlanLoop(
-                    self._store, key, checkpoint_steps=self._checkpoint_steps, pardons=pardons.get(key.stream_key)
+                    self._store,
+                    key,
+                    checkpoint_steps=self._checkpoint_steps,
+                    pardons=pardons.get(key.stream_key),
+                    counters=self._counters,
                 )
                 self._loops[key].start()

@@ -21,6 +21,7 @@ from loadmaster_flight.wire.errors import BadRequestError, InternalError, Unavai
 from .models import Base
 
 BUSY_TIMEOUT_S = 10.0
+IDLE_WRITER_S = 5.0
 WRITE = "loadmaster_write"  # execution option of a transaction that will write
 WRITER_LOCK = 0x4C4D  # PostgreSQL's advisory lock of the one who writes
 
@@ -30,9 +31,11 @@ class Database:
 
     Args:
         url: SQLAlchemy URL, SQLite or PostgreSQL.
+        fence: Called first in each transaction that writes; what it raises ends the transaction.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, fence: Callable[[Session], None] | None = None) -> None:
+        self._fence = fence
         self.engine = _create_engine(url)
         self._writer = self.engine.execution_options(**{WRITE: True})
         self._is_closed = False
@@ -48,6 +51,8 @@ class Database:
     def writing(self) -> Iterator[Session]:
         """One transaction: committed at the end, rolled back by any exception. There is one writer at a time."""
         with _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+            if self._fence is not None:
+                self._fence(session)
             yield session
 
     def insert_new(self, session: Session, model: type[Base], rows: Sequence[dict[str, Any]]) -> None:
@@ -110,7 +115,9 @@ def _create_postgres(url: URL) -> Engine:
 def _begin_postgres(connection: Connection) -> None:
     # The promises of SQLite: one snapshot for all that a reader reads, and one writer at a time, who loses no update.
     if connection.get_execution_options().get(WRITE, False):
+        # Who is stopped in the middle of a transaction loses it, and with it the lock that everybody waits for.
         timeout = f"SET LOCAL lock_timeout = {int(BUSY_TIMEOUT_S * 1000)}"
+        timeout += f"; SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_WRITER_S * 1000)}"
         connection.exec_driver_sql(f"{timeout}; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")

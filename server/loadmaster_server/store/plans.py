@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import GoneError, InternalError, NotFoundError
+from loadmaster_flight.wire.step_plan import decode_plans, plans_from_bytes, plans_to_bytes
 
 from .database import Database
 from .generations import lock_run
-from .models import CheckpointRow, GenerationRow, PlanRow, VerdictRow
+from .intervals import pieces_of
+from .models import CheckpointRow, GenerationRow, PlanRow, SegmentRow, VerdictRow
 from .records import (
     GenerationKey,
     GenerationRecord,
     GenerationState,
     PlanRecord,
+    StepMembership,
     StreamKey,
     VerdictKind,
     VerdictRecord,
 )
+from .revisions import SupersededError
+from .segments import Segment, SegmentStorage
+from .superseding import revision_at
 
 
 class PlanRepository:
-    """Reads and writes the plan log."""
+    """Reads and writes the plan log.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Args:
+        database: Has the log.
+        storage: Has the bodies that were moved to segment files.
+    """
+
+    def __init__(self, database: Database, storage: SegmentStorage) -> None:
+        self._database, self._storage = database, storage
 
     def commit(
         self, key: GenerationKey, plan: PlanRecord, *, checkpoint: bytes | None, verdicts: Sequence[VerdictRecord] = ()
@@ -44,10 +57,11 @@ class PlanRepository:
 
         Raises:
             GoneError: The generation was fenced meanwhile; nothing is written.
+            SupersededError: The step is another revision's meanwhile; nothing is written.
         """
         with self._database.writing() as session:
             lock_run(session, key.run)
-            generation = _plannable(session, key, plan.step)
+            generation = _plannable(session, key, plan)
             self._journal(session, key.run, verdicts)
             session.add(PlanRow(**_place(key), **_columns(plan)))
             if checkpoint is not None:
@@ -59,11 +73,35 @@ class PlanRepository:
                 generation.end_step = plan.step + 1
 
     def read(self, key: GenerationKey, first: int, last: int) -> list[PlanRecord]:
-        """The planned steps in [first, last), in order."""
-        window = (PlanRow.step >= first, PlanRow.step < last)
-        statement = select(PlanRow).where(*_is(PlanRow, key), *window).order_by(PlanRow.step)
+        """The planned steps in [first, last), in order, from SQL or from segment files.
+
+        Raises:
+            GoneError: A body is not held any more; names its step.
+            UnavailableError: The storage of the segments cannot be read now.
+        """
         with self._database.reading() as session:
-            return [_record(row) for row in session.scalars(statement)]
+            rows = list(session.scalars(_steps(key, first, last)))
+            segments = _segments(session, {row.segment for row in rows if row.body is None})
+        bodies = self._moved_bodies(rows, segments)
+        return [_record(row, row.body if row.body is not None else _held(bodies, key, row.step)) for row in rows]
+
+    def memberships(self, key: GenerationKey, first: int, last: int) -> list[StepMembership]:
+        """Which pieces the planned steps in [first, last) have, in order; stays when a body is not held any more."""
+        with self._database.reading() as session:
+            rows = list(session.scalars(_steps(key, first, last)))
+        return [_membership(row) for row in rows]
+
+    def _moved_bodies(self, rows: Sequence[PlanRow], segments: Mapping[int, Segment]) -> dict[int, bytes]:
+        """Step -> body of those rows that have none of their own, as far as it is held."""
+        steps: defaultdict[int, list[int]] = defaultdict(list)
+        for row in rows:
+            if row.body is None and row.segment is not None and row.segment in segments:
+                steps[row.segment].append(row.step)
+        bodies: dict[int, bytes] = {}
+        for number, wanted in steps.items():
+            batches = self._storage.read(segments[number], wanted[0], wanted[-1] + 1)
+            bodies |= {step: plans_to_bytes(decode_plans(batch)) for step, batch in zip(wanted, batches, strict=True)}
+        return bodies
 
     def digests(self, key: GenerationKey, first: int, last: int) -> dict[int, str]:
         """Step -> digest of the planned steps in [first, last)."""
@@ -111,12 +149,16 @@ class PlanRepository:
         self._database.insert_new(session, VerdictRow, [{"run": run, **asdict(verdict)} for verdict in verdicts])
 
 
-def _plannable(session: Session, key: GenerationKey, step: int) -> GenerationRow:
+def _plannable(session: Session, key: GenerationKey, plan: PlanRecord) -> GenerationRow:
+    step = plan.step
     row = session.get(GenerationRow, (key.run, key.stream, key.generation), with_for_update=True)
     if row is None:
         raise NotFoundError(f"there is no {key}")
     if row.state == GenerationState.FENCED:
         raise GoneError(f"{key} was replaced by a newer one: step {step} is not planned in it")
+    is_new = key.stream == TRAIN and step >= (row.replay_until or 0)
+    if is_new and revision_at(session, key.run, step) != plan.revision:
+        raise SupersededError(f"{key}: step {step} was planned under revision {plan.revision}")
     if row.planned != step:
         raise InternalError(f"{key}: step {step} was planned, but the next one to plan is {row.planned}")
     return row
@@ -135,12 +177,41 @@ def _columns(plan: PlanRecord) -> dict[str, Any]:
     return {field.name: getattr(plan, field.name) for field in fields(plan)}
 
 
-def _record(row: PlanRow) -> PlanRecord:
+def _steps(key: GenerationKey, first: int, last: int) -> Select[PlanRow]:
+    window = (PlanRow.step >= first, PlanRow.step < last)
+    return select(PlanRow).where(*_is(PlanRow, key), *window).order_by(PlanRow.step)
+
+
+def _segments(session: Session, numbers: set[int | None]) -> dict[int, Segment]:
+    if not numbers:
+        return {}
+    return {
+        row.number: Segment(path=row.path, first_step=row.first_step, last_step=row.last_step)
+        for row in session.scalars(select(SegmentRow).where(SegmentRow.number.in_(numbers)))
+    }
+
+
+def _held(bodies: Mapping[int, bytes], key: GenerationKey, step: int) -> bytes:
+    if step not in bodies:
+        raise GoneError(f"the plan of step {step} of {key} is not held any more: only what it had in it is known")
+    return bodies[step]
+
+
+def _membership(row: PlanRow) -> StepMembership:
+    if row.body is None:
+        pieces, piece_U = pieces_of(row.intervals or b"")
+    else:
+        plan = plans_from_bytes(row.body)[0]
+        pieces, piece_U = plan.pieces, plan.units.piece_U
+    return StepMembership(step=row.step, digest=row.digest, pieces=pieces, piece_U=piece_U, revision=row.revision)
+
+
+def _record(row: PlanRow, body: bytes) -> PlanRecord:
     return PlanRecord(
         step=row.step,
         digest=row.digest,
         revision=row.revision,
         is_final=row.is_final,
-        body=row.body or b"",
+        body=body,
         summary=row.summary,
     )

@@ -208,6 +208,7 @@ class StepMembership:
     digest: str
     pieces: Pieces
     piece_U: npt.NDArray[np.int64]
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
 
 from .actors import ActorRepository
+from .archive import ArchiveRepository
 from .bulletin import Bulletin
 from .database import Database
 from .generations import GenerationRepository
@@ -12,6 +16,7 @@ from .migration import upgrade
 from .models import FactRow
 from .plans import PlanRepository
 from .runs import RunRepository
+from .segments import SegmentStorage
 from .verdicts import VerdictRepository
 
 TICKET_KEY = "ticket_key"
@@ -22,15 +27,19 @@ class Store:
 
     Args:
         url: SQLAlchemy URL. The schema is brought up to date first.
+        storage: Folder or URI of the files that bodies of old plans are moved to; needed once any are moved.
+        fence: Called first in each transaction that writes; what it raises ends the transaction.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, storage: str = "", fence: Callable[[Session], None] | None = None) -> None:
         upgrade(url)
-        self.database = Database(url)
+        self.database = Database(url, fence=fence)
         self.runs = RunRepository(self.database)
         self.generations = GenerationRepository(self.database)
         self.actors = ActorRepository(self.database)
-        self.plans = PlanRepository(self.database)
+        segments = SegmentStorage(storage)
+        self.plans = PlanRepository(self.database, segments)
+        self.archive = ArchiveRepository(self.database, segments)
         self.verdicts = VerdictRepository(self.database)
         self.bulletin = Bulletin()
         self.ticket_key = self._ticket_key()
