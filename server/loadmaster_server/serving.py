@@ -10,7 +10,8 @@ import uvicorn
 
 from loadmaster_flight.wire.errors import DeadlineError, UnavailableError
 
-from .app import Planner, create_app
+from .app import Planner
+from .seat import PlannerSeat
 from .settings import PlannerSettings
 
 GRACE_S = 1
@@ -20,17 +21,19 @@ START_TIMEOUT_S = 30.0
 class _Server(uvicorn.Server):
     """Ends long polls before uvicorn waits for their connections."""
 
-    def __init__(self, config: uvicorn.Config, planner: Planner) -> None:
+    def __init__(self, config: uvicorn.Config, seat: PlannerSeat) -> None:
         super().__init__(config)
-        self._planner = planner
+        self._seat = seat
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._planner.end_waits()
+        self._seat.end_waits()
         await super().shutdown(sockets)
 
 
 class PlannerServer:
     """A planner that listens. `with PlannerServer(settings) as server: server.url`.
+
+    It acts while it has the lease of its database, and stands by while another planner has it.
 
     Any thread may call it; signals are left to the caller.
 
@@ -42,19 +45,18 @@ class PlannerServer:
 
     Raises:
         UnavailableError: The port is taken.
-        ConflictError: Another planner works on the same state.
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._socket = _listen(settings.host, settings.port)
         self.url = _url(self._socket)
         try:
-            self.planner = Planner(settings)
+            self.seat = PlannerSeat(settings, self.url)
         except BaseException:
             self._socket.close()
             raise
         config = uvicorn.Config(
-            create_app(self.planner),
+            self.seat,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -62,8 +64,13 @@ class PlannerServer:
             timeout_keep_alive=75,
             timeout_graceful_shutdown=GRACE_S,
         )
-        self._server = _Server(config, self.planner)
+        self._server = _Server(config, self.seat)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
+
+    @property
+    def planner(self) -> Planner:
+        """The planner that acts here; see `PlannerSeat.planner`."""
+        return self.seat.planner
 
     def start(self) -> None:
         """Listen; returns when requests are answered.
@@ -83,7 +90,7 @@ class PlannerServer:
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(GRACE_S + 1.0)
-        self.planner.close()
+        self.seat.close()
         self._socket.close()
 
     def __enter__(self) -> PlannerServer:

@@ -27,6 +27,7 @@ class PlannerSettings:
         checkpoint_steps: Steps from one base checkpoint of a stream to the next.
         storage: Folder or URI for the bodies of old plans; empty: `segments` in `state_dir`.
         retention: What of the plan log stays in SQL, and what at all.
+        planner_lease_s: A planner that is silent for this long gives way to one that stands by.
 
     Raises:
         BadRequestError: A value is out of its range; names the field.
@@ -41,6 +42,7 @@ class PlannerSettings:
     checkpoint_steps: int = 8
     storage: str = ""
     retention: RetentionRules = field(default_factory=RetentionRules)
+    planner_lease_s: float = 5.0
 
     def __post_init__(self) -> None:
         loopback_only(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
@@ -50,6 +52,8 @@ class PlannerSettings:
             raise BadRequestError(f"heartbeat_s must be positive, got {self.heartbeat_s}")
         if self.lease_s < 2 * self.heartbeat_s:
             raise BadRequestError(f"lease_s must be at least two heartbeats ({self.heartbeat_s} s), got {self.lease_s}")
+        if self.planner_lease_s <= 0:
+            raise BadRequestError(f"planner_lease_s must be positive, got {self.planner_lease_s}")
         if self.checkpoint_steps < 1:
             raise BadRequestError(f"checkpoint_steps must be at least 1, got {self.checkpoint_steps}")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loadmaster_flight.wire.errors import BadRequestError, ConflictError, UnavailableError
+from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
 from loadmaster_server.serving import PlannerServer
 from loadmaster_server.settings import PlannerSettings
 
@@ -18,6 +18,7 @@ from loadmaster_server.settings import PlannerSettings
         ({"port": 65536}, "port must be in"),
         ({"heartbeat_s": 0}, "heartbeat_s must be positive"),
         ({"lease_s": 0.6}, "lease_s must be at least two heartbeats"),
+        ({"planner_lease_s": 0}, "planner_lease_s must be positive"),
         ({"checkpoint_steps": 0}, "checkpoint_steps must be at least 1"),
     ],
 )
@@ -41,14 +42,6 @@ def test_server_when_port_is_taken_then_unavailable_names_it(tmp_path: Path) -> 
         port = int(first.url.rsplit(":", 1)[1])
         with pytest.raises(UnavailableError, match=f"port {port} of 127.0.0.1"):
             PlannerServer(PlannerSettings(state_dir=tmp_path / "other", port=port))
-
-
-def test_server_when_another_works_in_the_folder_then_conflict_and_after_its_stop_fine(tmp_path: Path) -> None:
-    settings = PlannerSettings(state_dir=tmp_path)
-    with PlannerServer(settings), pytest.raises(ConflictError, match="another planner works in"):
-        PlannerServer(settings)
-    with PlannerServer(PlannerSettings(state_dir=tmp_path)) as again:
-        assert again.url.startswith("http://127.0.0.1:")
 
 
 def test_server_when_stopped_twice_then_fine(tmp_path: Path) -> None:

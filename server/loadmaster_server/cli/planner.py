@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with PlannerServer(_settings(args)) as server:
             if args.ready_file:
                 _announce(args.ready_file, server.url)
-            LOG.info("planner at %s, state in %s", server.url, server.planner.settings.store_url)
+            LOG.info("planner at %s, state in %s", server.url, server.seat.settings.store_url)
+            if not server.seat.is_acting:
+                print(f"loadmaster planner: standing by at {server.url}: {server.seat.holder} acts", file=sys.stderr)
             stop.wait()
     except LoadmasterError as error:
         print(f"loadmaster planner: {error}", file=sys.stderr)
@@ -57,6 +59,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     for name, (default, about) in RETENTION.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=about)
     parser.add_argument("--lease-s", type=float, default=5.0, help="silence after which a process is given up")
+    parser.add_argument(
+        "--planner-lease-s", type=float, default=5.0, help="silence after which a planner that stands by takes over"
+    )
     parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
     parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
@@ -73,6 +78,7 @@ def _settings(args: argparse.Namespace) -> PlannerSettings:
         lease_s=args.lease_s,
         storage=args.storage,
         retention=RetentionRules(**{name: getattr(args, name) for name in RETENTION}),
+        planner_lease_s=args.planner_lease_s,
     )
 
 

@@ -1,6 +1,9 @@
 """The only place that knows SQL: models, migrations, and repositories that hand out frozen records."""
 
 from .bulletin import ACTORS, Bulletin
+from .database import Database
+from .migration import upgrade
+from .planner_lease import PlannerLease
 from .records import (
     ActorRecord,
     Definition,
@@ -23,6 +26,7 @@ __all__ = [
     "ACTORS",
     "ActorRecord",
     "Bulletin",
+    "Database",
     "Definition",
     "GenerationKey",
     "GenerationRecord",
@@ -31,10 +35,12 @@ __all__ = [
     "LeaseRecord",
     "NewGeneration",
     "PlanRecord",
+    "PlannerLease",
     "SourceCounts",
     "StepMembership",
     "Store",
     "StreamKey",
     "VerdictKind",
     "VerdictRecord",
+    "upgrade",
 ]

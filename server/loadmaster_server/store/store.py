@@ -42,7 +42,11 @@ class Store:
         self.archive = ArchiveRepository(self.database, segments)
         self.verdicts = VerdictRepository(self.database)
         self.bulletin = Bulletin()
-        self.ticket_key = self._ticket_key()
+        try:
+            self.ticket_key = self._ticket_key()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End all waits and close the connections. Idempotent."""

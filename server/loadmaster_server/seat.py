@@ -1,0 +1,169 @@
+"""One planner acts at a time: others on the same database stand by, and take over when its lease lapses."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+from loadmaster_flight.wire.errors import ConflictError, LoadmasterError, UnavailableError, to_problem
+
+from .app import Planner, create_app
+from .problems import PROBLEM_JSON
+from .settings import PlannerSettings
+from .state_lock import StateLock
+from .store import Database, PlannerLease, upgrade
+
+LOG = logging.getLogger(__name__)
+BEATS = 5
+"""Renewals within one lease."""
+MAX_REQUESTS_AT_ONCE = 512
+"""Threads that answer requests: a join or a request for plans holds one while it waits."""
+
+
+class PlannerSeat:
+    """Waits for the planner's lease and runs a planner while it has it; an ASGI app that answers 503 otherwise.
+
+    `start` once, `close` in the end; a server does both by the app's lifespan. Any thread may call the methods.
+
+    Args:
+        settings: Where the store is; for how long the holder may be silent.
+        url: Own address, by which people know who acts.
+    """
+
+    def __init__(self, settings: PlannerSettings, url: str) -> None:
+        self.settings = settings
+        upgrade(settings.store_url)
+        self._lock = _lock_of(settings)
+        self._database = Database(settings.store_url)
+        place = self._lock.token if self._lock is not None else ""
+        holder = f"{url} (pid {os.getpid()} on {socket.gethostname()})"
+        self._lease = PlannerLease(self._database, holder=holder, place=place, lease_s=settings.planner_lease_s)
+        self._acting: tuple[Planner, FastAPI] | None = None
+        self._stop, self._trouble = threading.Event(), ""
+        self._thread = threading.Thread(target=self._hold, name="planner-lease", daemon=True)
+
+    @property
+    def planner(self) -> Planner:
+        """The planner that acts here.
+
+        Raises:
+            UnavailableError: Another one does; names it.
+        """
+        acting = self._acting
+        if acting is None:
+            raise self._standing_by()
+        return acting[0]
+
+    @property
+    def holder(self) -> str:
+        """Who acts, as far as is known here."""
+        return self._lease.holder
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether it is this one."""
+        return self._acting is not None and self._lease.is_held
+
+    def start(self) -> None:
+        """Act if the lease is free, else stand by."""
+        self._look()
+        if not self.is_acting:
+            LOG.warning("standing by: %s acts", self.holder or "nobody yet")
+        self._thread.start()
+
+    def end_waits(self) -> None:
+        """Answer all long polls at once, from now on. Idempotent."""
+        if self._acting is not None:
+            self._acting[0].end_waits()
+
+    def close(self) -> None:
+        """Stop acting and give the lease back. Idempotent, at most about 4 s."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+        self._step_down()
+        try:
+            self._lease.release()
+        except LoadmasterError as error:
+            LOG.info("the planner's lease could not be given back: %s", error)
+        self._database.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or say who does."""
+        acting = self._acting
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif acting is not None and self._lease.is_held:
+            await acting[1](scope, receive, send)
+        else:
+            body = to_problem(self._standing_by())
+            await JSONResponse(body, status_code=body["status"], media_type=PROBLEM_JSON)(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_REQUESTS_AT_ONCE
+        await receive()
+        try:
+            await anyio.to_thread.run_sync(self.start)
+        except Exception as error:
+            LOG.exception("the planner could not start")
+            await anyio.to_thread.run_sync(self.close)
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await anyio.to_thread.run_sync(self.close)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _standing_by(self) -> UnavailableError:
+        if self._acting is not None:
+            return UnavailableError(f"this planner could not renew its lease: {self._trouble or 'it was held up'}")
+        return UnavailableError(f"this planner stands by: {self.holder or 'nobody yet'} acts", holder=self.holder)
+
+    def _hold(self) -> None:
+        while not self._stop.wait(self.settings.planner_lease_s / BEATS):
+            try:
+                self._look()
+                self._trouble = ""
+            except LoadmasterError as error:
+                if not self._trouble:
+                    LOG.warning("the planner's lease: %s; trying on", error)
+                self._trouble = error.message
+            except Exception:
+                LOG.exception("the planner's lease could not be looked after; trying on")
+
+    def _look(self) -> None:
+        if self._acting is None:
+            if self._lease.try_acquire():
+                self._act()
+        elif not self._lease.renew():
+            LOG.error("lost the planner's lease to %s: standing by", self.holder)
+            self._step_down()
+
+    def _act(self) -> None:
+        planner = Planner(self.settings, fence=self._lease.check)
+        planner.start()
+        self._lease.renew()  # starting takes its time
+        self._acting = (planner, create_app(planner))
+        LOG.info("acting as the planner")
+
+    def _step_down(self) -> None:
+        acting, self._acting = self._acting, None
+        if acting is not None:
+            acting[0].close()
+
+
+def _lock_of(settings: PlannerSettings) -> StateLock | None:
+    try:
+        return StateLock(settings.state_dir)
+    except ConflictError as error:  # the lease decides who acts; a held lock only proves that no former holder lives
+        LOG.info("%s", error)
+        return None
