@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.constructor.window import BuiltStep, StepWindow
+from loadmaster_flight.wire.skipping import Skip
 
 
 def built(step: int, size: int = 8) -> BuiltStep:
@@ -97,3 +98,23 @@ def test_window_when_ranks_acknowledge_in_any_order_then_the_slowest_always_find
         assert w.acknowledged == min(reached)
         assert w.get(min(reached)) is not None
         assert w.num_built <= build_ahead
+
+
+def test_window_when_steps_are_skipped_then_those_behind_them_are_built_instead() -> None:
+    w = StepWindow([0, 1], first_step=5, build_ahead=4, budget_bytes=1 << 20, skip=Skip(first=7, last=50))
+    assert fill(w) == [5, 6, 50, 51]
+    w.acknowledge(0, 7)
+    w.acknowledge(1, 7)
+    assert (w.low, w.acknowledged, fill(w)) == (50, 50, [52, 53])
+
+
+def test_window_when_it_begins_with_skipped_steps_then_stands_behind_them() -> None:
+    w = StepWindow([0], first_step=5, build_ahead=2, budget_bytes=1 << 20, skip=Skip(first=5, last=9))
+    assert (w.low, w.acknowledged, fill(w)) == (9, 9, [9, 10])
+
+
+def test_window_when_the_stream_ends_within_what_is_skipped_then_it_is_over_there() -> None:
+    w = StepWindow([0], first_step=5, build_ahead=4, budget_bytes=1 << 20, skip=Skip(first=6, last=9))
+    w.end = 9
+    assert fill(w) == [5]
+    assert w.is_over(w.skip.after(5))
