@@ -6,6 +6,7 @@ from .manifest import ShardInfo, SourceManifest, UnitKind
 from .media import AudioSpec, MediaSpec, OverMax, PixelType, VisionLayout, VisionSpec
 from .mesh import MeshSpec
 from .network import BackboneSpec, EncoderSpec, ModelSpec
+from .revising import ScheduleSpec, least_row_len, revised, schedule_faults, schedule_of
 from .run import BudgetSpec, EvaluationSpec, RunSpec, UntilSpec
 from .schedule import Knot, Ramp, Shape
 from .source import OnExhausted, SourceFormat, SourceSpec, TransformSpec
@@ -28,6 +29,7 @@ __all__ = [
     "PixelType",
     "Ramp",
     "RunSpec",
+    "ScheduleSpec",
     "Shape",
     "ShardInfo",
     "SourceFormat",
@@ -38,5 +40,9 @@ __all__ = [
     "UntilSpec",
     "VisionLayout",
     "VisionSpec",
+    "least_row_len",
     "load_run_spec",
+    "revised",
+    "schedule_faults",
+    "schedule_of",
 ]

@@ -9,6 +9,7 @@ LoadmasterError
 ├── ForbiddenError        FORBIDDEN         a valid ticket for something else
 ├── NotFoundError         NOT_FOUND         no such run, stream, step or actor
 ├── ConflictError         CONFLICT          the state has moved on; carries what is current
+├── StaleError            STALE             a change rests on a version that is not the newest; carries that one
 ├── GoneError             GONE              a step behind the common acknowledgement, a fenced generation
 ├── DataError             DATA_ERROR        content that cannot be served and may not be skipped
 ├── RunPausedError        RUN_PAUSED        the run waits for a person; the message says why
@@ -90,6 +91,11 @@ class ConflictError(LoadmasterError):
     http_status = 409
 
 
+class StaleError(LoadmasterError):
+    code = "STALE"
+    http_status = 412
+
+
 class GoneError(LoadmasterError):
     code = "GONE"
     http_status = 410
@@ -148,6 +154,7 @@ BY_CODE: dict[str, type[LoadmasterError]] = {
         ForbiddenError,
         NotFoundError,
         ConflictError,
+        StaleError,
         GoneError,
         DataError,
         RunPausedError,

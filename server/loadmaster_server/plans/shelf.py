@@ -18,13 +18,13 @@ class PlanShelf:
 
     def __init__(self, *, capacity_pieces: int = CAPACITY_PIECES, capacity_plans: int = CAPACITY_PLANS) -> None:
         self._capacity_pieces, self._capacity_plans = capacity_pieces, capacity_plans
-        self._plans: OrderedDict[tuple[GenerationKey, int], StepPlan] = OrderedDict()
+        self._plans: OrderedDict[tuple[GenerationKey, int, str], StepPlan] = OrderedDict()
         self._num_pieces = 0
         self._lock = threading.Lock()
 
     def decode(self, key: GenerationKey, record: PlanRecord) -> StepPlan:
         """The whole plan of one step."""
-        place = key, record.step
+        place = key, record.step, record.digest  # a plan that is not bound may be another one later
         with self._lock:
             plan = self._plans.get(place)
             if plan is not None:

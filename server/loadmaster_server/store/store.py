@@ -9,13 +9,16 @@ from sqlalchemy.orm import Session
 
 from .actors import ActorRepository
 from .archive import ArchiveRepository
+from .audit import AuditRepository
 from .bulletin import Bulletin
 from .database import Database
+from .drafts import DraftRepository
 from .generations import GenerationRepository
 from .migration import upgrade
 from .models import FactRow
 from .plans import PlanRepository
 from .runs import RunRepository
+from .schedules import ScheduleRepository
 from .segments import SegmentStorage
 from .verdicts import VerdictRepository
 
@@ -41,6 +44,9 @@ class Store:
         self.plans = PlanRepository(self.database, segments)
         self.archive = ArchiveRepository(self.database, segments)
         self.verdicts = VerdictRepository(self.database)
+        self.schedules = ScheduleRepository(self.database)
+        self.drafts = DraftRepository(self.database)
+        self.audit = AuditRepository(self.database)
         self.bulletin = Bulletin()
         try:
             self.ticket_key = self._ticket_key()
