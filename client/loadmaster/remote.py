@@ -25,6 +25,7 @@ from loadmaster_flight.wire.flight import FlightPeer, ReadWatchdog
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.skipping import Skip
+from loadmaster_flight.wire.suspects import SuspectReporter
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from .acknowledge import Acknowledger
@@ -53,6 +54,8 @@ class RemoteFeed:
         self._waiting_for = "joining"
         self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
+        self._constructor = ""
+        self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
         self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect)
         name = f"loadmaster-read-rank{options.rank}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -153,6 +156,8 @@ class RemoteFeed:
                 if not error.retry and not isinstance(error, UnauthenticatedError):
                     raise
                 self._waiting_for = error.message
+                if isinstance(error, UnavailableError) and self._constructor:
+                    self._suspects.report(self._constructor, error.message)
                 # What is only not there yet comes with a heartbeat of the constructor: no need to ask ever less often.
                 longest_s = MAX_READY_PAUSE_S if isinstance(error, (NotReadyError, MovedError)) else MAX_PAUSE_S
                 pause_s = 0.05 if self._position > before else min(pause_s * 1.6, longest_s)
@@ -160,7 +165,9 @@ class RemoteFeed:
 
     def _read_window(self) -> None:
         """Read one ticket's steps; returns at the end of its window or of the stream."""
+        self._constructor = ""
         ticket = self._ticket()
+        self._constructor = ticket.address
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
         with _naming(ticket.address), FlightPeer(ticket.address) as peer:
             reader = peer.open(bytes.fromhex(ticket.ticket_hex))

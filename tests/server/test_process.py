@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from loadmaster_flight.wire.control import CreateRunRequest, JoinReply, JoinRequest, RunView
-from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.errors import LoadmasterError, UnavailableError
 from loadmaster_flight.wire.http import PlannerClient
 from support.synthetic import DEADLINE_S, wait_for
 
@@ -98,6 +98,49 @@ def test_process_when_killed_and_started_again_then_the_run_is_there(
     client = PlannerClient(_ready(tmp_path / "second")["url"])
     assert client.get("/runs/run", RunView).run == "run"
     client.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_process_when_stopped_by_a_signal_then_a_second_takes_over_and_it_writes_nothing_once_it_wakes(
+    spawn: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
+    make_run: Callable[..., CreateRunRequest],
+    request: pytest.FixtureRequest,
+    database: str,
+) -> None:
+    options = ["--planner-lease-s", "2"]
+    if database == "postgres":
+        options += ["--database-url", request.getfixturevalue("postgres_url")]
+    first = spawn("--ready-file", str(tmp_path / "first"), *options)
+    one = PlannerClient(_ready(tmp_path / "first")["url"])
+    one.post("/runs", make_run(), RunView)
+    spawn("--ready-file", str(tmp_path / "second"), *options)
+    two = PlannerClient(_ready(tmp_path / "second")["url"])
+    with pytest.raises(UnavailableError, match=f"stands by: {one.url}"):
+        two.request("GET", "/runs")
+    first.send_signal(signal.SIGSTOP)
+    wait_for(lambda: _answers(two), what="the second to take over")
+    first.send_signal(signal.SIGCONT)
+    with pytest.raises(UnavailableError, match=r"could not renew its lease|stands by"):
+        one.post("/runs", make_run("late"), RunView)
+    wait_for(lambda: _holder(one).startswith(two.url), what="the first to know who acts")
+    assert [view["run"] for view in json.loads(two.request("GET", "/runs"))] == ["run"]
+    one.close()
+    two.close()
+
+
+def _answers(client: PlannerClient) -> bool:
+    try:
+        return bool(client.request("GET", "/runs"))
+    except UnavailableError:
+        return False
+
+
+def _holder(client: PlannerClient) -> str:
+    """Who acts, as a planner that stands by says."""
+    with pytest.raises(UnavailableError) as refused:
+        client.request("GET", "/runs")
+    return str(refused.value.details.get("holder", ""))
 
 
 def test_process_when_host_is_not_loopback_then_says_so_and_ends_with_two(

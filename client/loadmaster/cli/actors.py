@@ -8,7 +8,14 @@ from loadmaster_flight.wire.control import ActorView, Role, from_json
 from loadmaster_flight.wire.http import PlannerClient
 
 HEADLINES = {
-    Role.LOADER: {"tokens_measured": "tokens measured", "bytes_sent": "sent", "window_bytes": "window"},
+    Role.LOADER: {
+        "tokens_measured": "tokens measured",
+        "bytes_sent": "sent",
+        "window_bytes": "window",
+        "shadow_partitions": "shadows",
+        "shadow_steps": "warm steps",
+        "shadow_bytes": "for them",
+    },
     Role.CONSTRUCTOR: {"steps_built": "steps built", "built_bytes": "ready"},
 }
 """Of the stats of each role, what fits into a line, and its name there; `status --json` has all."""

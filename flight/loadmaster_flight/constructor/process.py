@@ -15,10 +15,10 @@ from loadmaster_flight.wire.control import Role
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.flight import loopback_only, tune_process
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.suspects import SuspectReporter
 
 from .engine import ConstructorEngine
 from .service import ConstructorService
-from .suspects import SuspectReporter
 
 LOG = logging.getLogger(__name__)
 DRAIN_S = 10.0

@@ -1,0 +1,50 @@
+"""Telling the planner of processes that are gone, so that nobody has to wait for their leases to lapse."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from .control import SuspectReply, SuspectReport
+from .errors import LoadmasterError
+from .http import PlannerClient
+from .probing import refusing
+
+LOG = logging.getLogger(__name__)
+PAUSE_S = 1.0
+"""One address is reported this often at most."""
+
+
+class SuspectReporter:
+    """Reports loaders and constructors whose port refuses. Any thread may call it; it waits for the planner's answer.
+
+    Args:
+        planner: Who is told; its calls should have a short deadline.
+        by: Who says so.
+        on_gone: Called when the planner has given the process up: others have its leases.
+    """
+
+    def __init__(
+        self, planner: PlannerClient, *, by: Callable[[], str], on_gone: Callable[[], None] = lambda: None
+    ) -> None:
+        self._planner, self._by, self._on_gone = planner, by, on_gone
+        self._lock = threading.Lock()
+        self._told_s: dict[str, float] = {}
+
+    def report(self, address: str, reason: str) -> None:
+        """A call to this process failed: if nobody listens there any more, say so. Never raises."""
+        now_s = time.monotonic()
+        with self._lock:
+            if now_s - self._told_s.get(address, -PAUSE_S) < PAUSE_S:
+                return
+            self._told_s = {a: at_s for a, at_s in self._told_s.items() if now_s - at_s < PAUSE_S} | {address: now_s}
+        if not refusing([address]):
+            return
+        try:
+            report = SuspectReport(address=address, by=self._by(), reason=reason[:200])
+            if self._planner.post("/actors/suspects", report, SuspectReply).is_gone:
+                self._on_gone()
+        except LoadmasterError as error:  # the planner will find out by itself
+            LOG.info("could not report %s: %s", address, error)
