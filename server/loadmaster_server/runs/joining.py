@@ -102,7 +102,7 @@ class JoinService:
         while True:
             seen = self._store.bulletin.seen(topic)
             generation, missing, must_ask_again = self._advance(key, request, asking)
-            if generation is None and self._is_old_undecided(key, request):
+            if generation is None and asking is not None and self._is_old_undecided(key, request):
                 until = min(until, now_s + SOON_S)
             left_s, asking = until - time.monotonic(), None
             if generation is not None or must_ask_again or left_s <= 0:
