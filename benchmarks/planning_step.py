@@ -119,7 +119,7 @@ class Bench:
         self._sources = [MetadataSource(i, case.lengths, case.lanes) for i in range(case.sources)]
         self._planner = StreamPlanner(spec, "train", [case.lanes] * case.sources, {"dp": case.ranks})
         self._watch, self.store = watch, Store(url)
-        self._key = _open_generation(self.store, spec, case)
+        self._key = open_generation(self.store, spec, case)
 
     def step(self) -> dict[str, float]:
         """Plan, encode and commit one step: milliseconds by phase, bytes, samples."""
@@ -158,6 +158,7 @@ class Bench:
             "total_tokens": list(self._planner.state().placed_tokens_S),
             "weights": plan.weights_S.tolist(),
             "graph": self._planner.aggregate(),
+            "origins": self._planner.origins(),
         }
         return PlanRecord(
             step=plan.step, digest=plan.digest, revision=0, is_final=False, body=plans_to_bytes([plan]), summary=summary
@@ -176,7 +177,7 @@ def _decode_ms(body: bytes) -> float:
     return 1e3 * (time.thread_time() - start)
 
 
-def _open_generation(store: Store, spec: RunSpec, case: Case) -> GenerationKey:
+def open_generation(store: Store, spec: RunSpec, case: Case) -> GenerationKey:
     shard = {"uri": "a", "size_bytes": 1, "etag": "e", "num_rows": 1}
     fixed = {"format": "jsonl", "lanes": case.lanes, "unit_kind": "shard", "block_bytes": 4096, "fingerprint": "f"}
     manifests = [

@@ -13,10 +13,12 @@ from sqlalchemy import create_engine, update
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.control import CreateRunRequest, RunView, from_json
-from loadmaster_flight.wire.errors import NotFoundError
+from loadmaster_flight.wire.errors import GoneError, NotFoundError
 from loadmaster_flight.wire.ledger import Fault, VerifyReport
 from loadmaster_flight.wire.schemas import Verdict
-from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+from loadmaster_flight.wire.step_plan import StepPlan, encode_plans, plans_to_bytes
+from loadmaster_server.store import GenerationKey
+from loadmaster_server.store.intervals import intervals_of
 from loadmaster_server.store.models import PlanRow
 from support.synthetic import LANES, ROWS, UNITS, Cluster, synthetic_row_number, wait_for
 
@@ -225,6 +227,22 @@ def test_verify_when_a_stream_went_on_in_another_generation_then_its_lineage_cou
     report = _verify(cluster)
     assert (report.generation, report.num_faults, report.acknowledged) == (1, 0, STEPS)
     assert report.lineage == ["generation 1 from step 10 of generation 0", "generation 0 from step 0"]
+
+
+def test_verify_when_old_bodies_are_gone_then_their_pieces_still_count(start: Callable[..., Cluster]) -> None:
+    cluster = start()
+    before, key = _verify(cluster), GenerationKey(run="run", stream="train", generation=0)
+    engine = create_engine(cluster.server.planner.settings.store_url)
+    with Session(engine) as session, session.begin():
+        for plan in cluster.plans(0, 10):
+            gone = {"body": None, "intervals": intervals_of(encode_plans([plan]))}
+            session.execute(update(PlanRow).where(PlanRow.step == plan.step).values(**gone))
+    engine.dispose()
+    with pytest.raises(GoneError):
+        cluster.server.planner.store.plans.read(key, 0, 10)
+    report = _verify(cluster)
+    assert (report.num_faults, report.pieces, report.samples) == (0, before.pieces, before.samples)
+    assert report.bodies_gone >= 10
 
 
 def test_verify_when_nobody_joined_or_no_such_run_then_refused(cluster: Cluster, make_run: MakeRun) -> None:

@@ -53,6 +53,8 @@ def _lines(r: VerifyReport) -> Iterator[str]:
     cut = f", {r.cut_samples:,} of them cut" if r.cut_samples else ""
     yield f"  delivered {r.pieces:,} pieces of {r.samples:,} samples{cut}; planned ahead {r.planned_pieces:,} pieces"
     yield f"  left out by verdict {r.skipped:,} rows; waiting in the queue at step {r.closed_at:,} {r.queued:,} pieces"
+    if r.bodies_gone:
+        yield f"  of {r.bodies_gone:,} old steps the pieces alone are held: their digests could not be compared"
     for fault in r.faults:
         sample = f"{fault.sample}: " if fault.sample else ""
         yield f"  {fault.kind.upper()}  step {fault.step}  {sample}{fault.message}"

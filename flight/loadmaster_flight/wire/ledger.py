@@ -151,6 +151,7 @@ class VerifyReport:
         planned_pieces: In steps that are planned and not acknowledged.
         queued: Pieces that waited at `closed_at`.
         skipped: Rows that the journal leaves out.
+        bodies_gone: Steps of which only the pieces are held any more: their digest cannot be compared.
         num_faults: All of them; `faults` has the first ones.
     """
 
@@ -169,6 +170,7 @@ class VerifyReport:
     planned_pieces: int = 0
     queued: int = 0
     skipped: int = 0
+    bodies_gone: int = 0
     num_faults: int = 0
     faults: list[Fault] = field(default_factory=list)
 

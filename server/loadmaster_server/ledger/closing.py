@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,32 @@ from .accounts import LOST, Accounts, BlockAccount, EpochAccount, Finding
 from .ranges import UNKNOWN, Place
 from .spans import Spans
 
-LeftOut = Mapping[tuple[int, int, int], list[int]]
-"""(source, shard, block) -> for each row that the journal leaves out, the epoch from which on it does."""
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows that the journal leaves out.
+
+    Attributes:
+        by_block: (source, shard, block) -> for each such row, the epoch from which on it is left out.
+        by_source: Source -> the same of all its blocks, ascending.
+    """
+
+    by_block: Mapping[tuple[int, int, int], list[int]]
+    by_source: Mapping[int, list[int]]
+
+    @staticmethod
+    def of(by_block: Mapping[tuple[int, int, int], list[int]]) -> LeftOut:
+        """Of the journal's rows by block."""
+        by_source: dict[int, list[int]] = defaultdict(list)
+        for (source, _, _), epochs in by_block.items():
+            by_source[source] += epochs
+        return LeftOut(by_block, {source: sorted(epochs) for source, epochs in by_source.items()})
+
+    def num_in(self, source: int, epoch: int) -> int:
+        """How many rows of a source an epoch leaves out."""
+        return bisect_right(self.by_source.get(source, []), epoch)
+
+
 MAX_TOLD = 100
 """Samples of one block that are named one by one."""
 MAX_STEP = 1 << 62
@@ -57,24 +82,30 @@ def close(accounts: Accounts, state: PlannerState, left_out: LeftOut) -> Iterato
     queues = queue_of(state)
     for key in queues:
         accounts.epochs.setdefault(key, EpochAccount())
-    has_verdicts = {source for source, _, _ in left_out}
     for (source, epoch), account in sorted(accounts.epochs.items()):
         closing = _Closing(account, source, epoch, state, queues.get((source, epoch), {}), left_out)
-        expected = _expected(state.sources[source], epoch, has_verdicts=source in has_verdicts)
+        expected = _expected(state.sources[source], source, epoch, left_out)
         yield from closing.run(expected)
         if closing.is_complete(expected):
             accounts.done[source].add(epoch, epoch + 1)
             del accounts.epochs[source, epoch]
 
 
-def _expected(source: SourceState, epoch: int, *, has_verdicts: bool) -> int | None:
-    """Samples of an epoch that were consumed; None where it is not known."""
-    if epoch >= source.epoch:
-        return source.counted.num_samples if epoch == source.epoch else 0
-    if source.is_exhausted:
-        return None if has_verdicts else source.counted.num_samples
-    is_last = epoch == source.epoch - 1
-    return source.learned.num_samples if source.learned is not None and (is_last or not has_verdicts) else None
+def _expected(state: SourceState, source: int, epoch: int, left_out: LeftOut) -> int | None:
+    """Samples of an epoch that were consumed; None where it is not known.
+
+    The planner counts the epoch it stands in and the last whole one. Older ones have the same rows but for what was
+    left out by then; that does not hold where a row was too long once and is not any more, which the last one shows.
+    """
+    if epoch >= state.epoch:
+        return state.counted.num_samples if epoch == state.epoch else 0
+    whole, counts = (state.epoch, state.counted) if state.is_exhausted else (state.epoch - 1, state.learned)
+    if counts is None:
+        return None
+    if epoch == whole:
+        return counts.num_samples
+    is_alike = counts.num_rows - left_out.num_in(source, whole) == counts.num_samples
+    return counts.num_rows - left_out.num_in(source, epoch) if is_alike else None
 
 
 class _Closing:
@@ -120,7 +151,7 @@ class _Closing:
         self._count_queued(block, queued)
         covered = block.seen.joined(waiting)
         num_gaps = covered.top - covered.size
-        num_left_out = sum(epoch <= self._epoch for epoch in self._left_out.get(place.shard_key, ()))
+        num_left_out = sum(epoch <= self._epoch for epoch in self._left_out.by_block.get(place.shard_key, ()))
         excess = num_gaps - num_left_out - block.told
         if excess > 0:
             block.told += excess

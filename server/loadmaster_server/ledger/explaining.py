@@ -96,10 +96,10 @@ class Explainer:
         views, tokens = list[StepView](), 0
         for window in self._log.windows():
             for record in window.records:
-                plan = decoded(record)
-                index_N = np.flatnonzero(_is_sample(plan.pieces, sample, pos))
+                index_N = np.flatnonzero(_is_sample(window.pieces_of(record), sample, pos))
                 if not len(index_N):
                     continue
+                plan = decoded(record)
                 views.append(self._view(window.span, record, plan, index_N, has_text=has_text))
                 tokens += sum(piece.num_tokens for piece in views[-1].pieces)
                 is_whole = (plan.pieces.num_tokens[index_N] == WHOLE).any()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loadmaster_flight.wire.errors import LoadmasterError, NotFoundError
-from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
+from loadmaster_flight.wire.errors import GoneError, LoadmasterError, NotFoundError
+from loadmaster_flight.wire.step_plan import Pieces, StepPlan, plans_from_bytes
 
 from ..plans.restoring import Span, lineage_spans
 from ..store import GenerationKey, GenerationRecord, PlanRecord, Store, StreamKey
@@ -17,12 +17,22 @@ STEPS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Consecutive steps [first, last) of one generation: their records, in order, as far as they are there."""
+    """Consecutive steps [first, last) of one generation.
+
+    Attributes:
+        records: In order, as far as they are there; with empty bodies where one of these is not held any more.
+        pieces: Step -> its pieces, without bins, where bodies are empty.
+    """
 
     span: Span
     first: int
     last: int
     records: list[PlanRecord]
+    pieces: dict[int, Pieces]
+
+    def pieces_of(self, record: PlanRecord) -> Pieces:
+        """The pieces of a step; their bins are not known where its body is gone."""
+        return self.pieces[record.step] if record.step in self.pieces else decoded(record).pieces
 
 
 class LineageLog:
@@ -73,8 +83,16 @@ class LineageLog:
             stop = span.last if last is None else min(span.last, last)
             for step in range(max(first, span.first), stop, STEPS_AT_ONCE):
                 until = min(step + STEPS_AT_ONCE, stop)
-                records = self._store.plans.read(span.key, step, until)
-                yield Window(span=span, first=step, last=until, records=records)
+                yield self._window(span, step, until)
+
+    def _window(self, span: Span, first: int, last: int) -> Window:
+        plans, pieces = self._store.plans, dict[int, Pieces]()
+        try:
+            records = plans.read(span.key, first, last)
+        except GoneError:
+            records = plans.heads(span.key, first, last)
+            pieces = {found.step: found.pieces for found in plans.memberships(span.key, first, last)}
+        return Window(span=span, first=first, last=last, records=records, pieces=pieces)
 
     def step(self, step: int) -> tuple[Span, PlanRecord, StepPlan]:
         """One step.
@@ -95,7 +113,13 @@ class LineageLog:
 
 
 def decoded(record: PlanRecord) -> StepPlan:
-    """The plan of a record."""
+    """The plan of a record.
+
+    Raises:
+        GoneError: Its body is not held any more.
+    """
+    if not record.body:
+        raise GoneError(f"the plan of step {record.step} is not held any more: only what it had in it is known")
     return plans_from_bytes(record.body)[0]
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from loadmaster_flight.wire.ledger import Fault, VerifyReport
-from loadmaster_flight.wire.step_plan import StepPlan
+from loadmaster_flight.wire.step_plan import Pieces
 
 from ..planning.origins import decode_origins
 from ..planning.state import PlannerState
 from ..store import PlanRecord, Store, StreamKey
 from .accounts import LOG, NOWHERE, Accounts, Finding
-from .closing import checked, close
+from .closing import LeftOut, checked, close
 from .log import LineageLog, Window, problem_of
 from .naming import SampleNames
 from .ranges import split_pieces
@@ -37,7 +37,7 @@ class Verification:
         self._store, self._names = store, names
         self._log = LineageLog(store, key, generation)
         self._accounts = Accounts()
-        self._left_out = store.verdicts.left_out_by_block(key)
+        self._left_out = LeftOut.of(store.verdicts.left_out_by_block(key))
         self._findings: list[Finding] = []
         self._expected = self._log.first
         self._end: int | None = None
@@ -73,38 +73,42 @@ class Verification:
         for record in window.records:
             if record.step == at and found is not None:
                 self._close(*found)
-            self._take_record(record)
+            self._take_record(record, window.pieces.get(record.step))
         self._check_missing(window.last)
         if at == window.last and found is not None:
             self._close(*found)
         self._report = replace(self._report, read_to=window.last)
 
-    def _take_record(self, record: PlanRecord) -> None:
+    def _take_record(self, record: PlanRecord, pieces: Pieces | None) -> None:
         self._check_missing(record.step)
         self._expected = record.step + 1
-        plan, problem = problem_of(record)
-        if problem:
-            self._note([Finding(LOG, record.step, f"step {record.step}: {problem}")])
+        if pieces is None:
+            plan, problem = problem_of(record)
+            pieces = None if plan is None else plan.pieces
+            if problem:
+                self._note([Finding(LOG, record.step, f"step {record.step}: {problem}")])
+        else:
+            self._report = replace(self._report, bodies_gone=self._report.bodies_gone + 1)
         if self._end is not None and record.step >= self._end:
             self._note([Finding(LOG, record.step, f"step {record.step} comes after the last, {self._end - 1}")])
         if record.is_final:
             self._end = record.step + 1
-        if plan is not None:
-            self._take(record, plan)
+        if pieces is not None:
+            self._take(record, pieces)
 
-    def _take(self, record: PlanRecord, plan: StepPlan) -> None:
+    def _take(self, record: PlanRecord, pieces: Pieces) -> None:
         try:
-            origins = decode_origins(record.step, len(plan.pieces), record.summary)
+            origins = decode_origins(record.step, len(pieces), record.summary)
         except (ValueError, KeyError, TypeError) as error:
             self._note([Finding(LOG, record.step, f"step {record.step}: its summary does not fit its body: {error}")])
             origins = None
-        if origins is not None and len(origins.sample_tokens_M) != int((plan.pieces.num_tokens >= 0).sum()):
+        if origins is not None and len(origins.sample_tokens_M) != int((pieces.num_tokens >= 0).sum()):
             text = f"step {record.step}: its summary tells of {len(origins.sample_tokens_M)} cut pieces, not its body's"
             self._note([Finding(LOG, record.step, text)])
             origins = None
         before = self._accounts.num_samples, self._accounts.num_cut
-        self._note(self._accounts.take(record.step, *split_pieces(plan.pieces, origins)))
-        self._count(record.step, len(plan.pieces), before)
+        self._note(self._accounts.take(record.step, *split_pieces(pieces, origins)))
+        self._count(record.step, len(pieces), before)
 
     def _count(self, step: int, num_pieces: int, before: tuple[int, int]) -> None:
         r, accounts = self._report, self._accounts
@@ -148,7 +152,7 @@ class Verification:
         return replace(
             self._report,
             is_done=True,
-            skipped=sum(len(epochs) for epochs in self._left_out.values()),
+            skipped=sum(map(len, self._left_out.by_block.values())),
             faults=self._faults(),
         )
 

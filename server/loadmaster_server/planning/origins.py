@@ -23,15 +23,15 @@ CREDIT_BITS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origins:
-    """Attributes:
-    credit_S: Shape (S,), int64, whole tokens owed to each source after the step's draw.
-    rows_S: Shape (S,), int64, rows of each source consumed since step 0, those left out included.
-    drawn_N: Shape (N,), int64, the step that drew each piece.
-    sample_tokens_M: Shape (M,), int64, length of the sample of each cut piece, in the plan's order.
+    """What a plan does not say of its pieces.
+
+    Attributes:
+        credit_S: Shape (S,), int64, whole tokens owed to each source after the step's draw.
+        drawn_N: Shape (N,), int64, the step that drew each piece.
+        sample_tokens_M: Shape (M,), int64, length of the sample of each cut piece, in the plan's order.
     """
 
     credit_S: Int64Array
-    rows_S: Int64Array
     drawn_N: Int64Array
     sample_tokens_M: Int64Array
 
@@ -49,8 +49,7 @@ def encode_origins(step: int, placed: PieceTable, state: PlannerState) -> dict[s
     cut_M = np.flatnonzero(placed.tokens_N != placed.values_NP[:, SAMPLE_TOKENS])
     return {
         "credit": [credit >> CREDIT_BITS for credit in state.credit_S],
-        "rows": [source.num_rows for source in state.sources],
-        "waited": _packed(np.concatenate([np.diff(waited_W, prepend=0), age_N[waited_W]])),
+        "waited": packed(np.concatenate([np.diff(waited_W, prepend=0), age_N[waited_W]])),
         "cut_of": placed.values_NP[cut_M, SAMPLE_TOKENS].tolist(),
     }
 
@@ -72,13 +71,13 @@ def decode_origins(step: int, num_pieces: int, summary: Mapping[str, Any]) -> Or
     drawn_N[waited_W] -= age_W
     return Origins(
         credit_S=np.array(kept["credit"], np.int64),
-        rows_S=np.array(kept["rows"], np.int64),
         drawn_N=drawn_N,
         sample_tokens_M=np.array(kept["cut_of"], np.int64),
     )
 
 
-def _packed(values: Int64Array) -> str:
+def packed(values: Int64Array) -> str:
+    """Small whole numbers as text."""
     return base64.b64encode(zlib.compress(values.astype("<i4").tobytes(), 1)).decode() if len(values) else ""
 
 

@@ -91,6 +91,11 @@ class PlanRepository:
             rows = list(session.scalars(_steps(key, first, last)))
         return [_membership(row) for row in rows]
 
+    def heads(self, key: GenerationKey, first: int, last: int) -> list[PlanRecord]:
+        """The planned steps in [first, last), in order, each with an empty body: this stays as `memberships` do."""
+        with self._database.reading() as session:
+            return [_record(row, b"") for row in session.scalars(_steps(key, first, last))]
+
     def _moved_bodies(self, rows: Sequence[PlanRow], segments: Mapping[int, Segment]) -> dict[int, bytes]:
         """Step -> body of those rows that have none of their own, as far as it is held."""
         steps: defaultdict[int, list[int]] = defaultdict(list)
