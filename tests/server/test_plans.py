@@ -433,7 +433,7 @@ def test_generation_when_data_changed_then_failed_and_said_so(start: Callable[..
     cluster.planned(12)
     cluster.plans(0, 4, bind=1)
     is_changed.set()
-    cluster.open(word="b", step=3, parent=0)
+    cluster.open(2, word="b", step=3, parent=0)
     wait_for(lambda: _view(cluster).state == "failed", what="the failure")
     assert "comes out otherwise than it was planned before" in _view(cluster).reason
 
