@@ -11,7 +11,7 @@ import pytest
 
 from loadmaster_flight.spec import BatchSpec
 from loadmaster_server.planning import best_fit, fair
-from loadmaster_server.planning.balance import lpt
+from loadmaster_server.planning.balance import kernel
 from loadmaster_server.planning.compiled import HAS_NUMBA
 from loadmaster_server.planning.warming import Warming, may_be_large, warm_up_all
 
@@ -61,7 +61,7 @@ def test_warming_when_a_batch_is_small_then_it_never_begins_else_once_and_nobody
 @needs_numba
 def test_warm_up_when_done_then_all_that_a_large_step_calls_is_compiled() -> None:
     warm_up_all()
-    for function in (lpt.place_by_cost, best_fit.fit_all, fair.draw_by_credit):
+    for function in (kernel.solve, best_fit.fit_all, fair.draw_by_credit):
         assert function.signatures  # type: ignore[union-attr]
 
 
