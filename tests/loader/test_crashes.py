@@ -18,11 +18,16 @@ import pytest
 from loadmaster_flight.loader import crashes as crashes_module
 from loadmaster_flight.loader.crashes import NUM_SLOTS, CrashRecord, SampleName
 from loadmaster_flight.loader.engine import LoaderEngine
+from loadmaster_flight.loader.watched import MediaWatch
+from loadmaster_flight.sources.blocks import ContentError
 from loadmaster_flight.transforms import isolated
+from loadmaster_flight.transforms.codec import MediaCodec
+from loadmaster_flight.transforms.media import Phase
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.flight import FlightPeer
-from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.wire.schemas import MediaKind, Verdict
 from loadmaster_flight.wire.tickets import MaterializeTicket, MeasureTicket, Ticket, sign
+from support.crashing import crashing_child, crashing_program
 
 from .media_runs import PICTURES, picture
 
@@ -68,11 +73,11 @@ def test_record_when_a_process_dies_inside_names_the_sample_and_no_other(
 ) -> None:
     die_inside(tmp_path / "crashes", SAMPLE, how="os.kill(os.getpid(), signal.SIGSEGV)")
     record = open_record()
-    assert record.is_suspect(SAMPLE)
-    assert not record.is_suspect(SampleName("small", "pictures", 0, 0, 1))
-    assert not record.is_suspect(SAMPLE._replace(run="other"))
+    assert record.num_deaths(SAMPLE) == 1
+    assert not record.num_deaths(SampleName("small", "pictures", 0, 0, 1))
+    assert not record.num_deaths(SAMPLE._replace(run="other"))
     record.close()
-    assert open_record().is_suspect(SAMPLE)  # and ever after
+    assert open_record().num_deaths(SAMPLE)  # and ever after
     assert len(list((tmp_path / "crashes").glob("slots-*"))) == 1
 
 
@@ -81,18 +86,18 @@ def test_record_when_another_process_dies_meanwhile_learns_of_it(
 ) -> None:
     record = open_record()
     die_inside(tmp_path / "crashes", SAMPLE, how="os.abort()")
-    wait_until(lambda: record.is_suspect(SAMPLE), "the other process's end")
+    wait_until(lambda: record.num_deaths(SAMPLE), "the other process's end")
 
 
 def test_record_when_a_process_lives_leaves_its_slots_alone(open_record: Callable[[], CrashRecord]) -> None:
     first, second = open_record(), open_record()
     with first.noting(SAMPLE, "probe"):
         second.refresh()
-        assert not second.is_suspect(SAMPLE)
+        assert not second.num_deaths(SAMPLE)
         with second.noting(SAMPLE, "probe"):
             pass
     first.refresh()
-    assert not first.is_suspect(SAMPLE)
+    assert not first.num_deaths(SAMPLE)
 
 
 def test_record_when_the_block_raises_clears_its_slot(tmp_path: Path, open_record: Callable[[], CrashRecord]) -> None:
@@ -130,7 +135,7 @@ def test_record_when_a_slot_or_line_is_torn_passes_over_it(
     (folder / "slots-1-dead").write_bytes(b"".join(slot.ljust(512, b"\0") for slot in slots))
     (folder / "suspects.jsonl").write_text('["small", "clips", 0, 0, 3]\n["small", "cl')
     record = open_record()
-    assert record._suspects == {SAMPLE, SampleName("small", "clips", 0, 0, 3)}
+    assert set(record._suspects) == {SAMPLE, SampleName("small", "clips", 0, 0, 3)}
 
 
 def test_record_when_suspects_are_many_keeps_the_newest(
@@ -144,28 +149,7 @@ def test_record_when_suspects_are_many_keeps_the_newest(
     assert {sample.row for sample in open_record()._suspects} == {7, 8, 9}
 
 
-CRASHING = """
-import ctypes, sys
-from dataclasses import replace
-from loadmaster_flight.transforms import isolated
-from loadmaster_flight.transforms.decoders import installed_decoders, use_decoders
-own, fatal = installed_decoders(), bytes.fromhex({fatal!r})
-def crash_on(call):
-    def crashing(data, *arguments):
-        if data == fatal:
-            ctypes.string_at(0)  # a fault of this very thread: a signal from outside might hit another, and later
-        return call(data, *arguments)
-    return crashing
-use_decoders(replace(own, {name}=crash_on(own.{name})))
-"""
-LOADER = "isolated.CHILD = (sys.executable, '-c', {child!r})\nfrom loadmaster_flight.loader.process import main\nmain()"
-
-
-def programs(name: str, fatal: bytes) -> tuple[str, str]:
-    """A loader and a child whose decoder crashes on one file."""
-    crashing = CRASHING.format(name=name, fatal=fatal.hex())
-    child = f"{crashing}\nfrom loadmaster_flight.transforms.media_child import main\nmain()"
-    return crashing + LOADER.format(child=child), child
+LOADER = "from loadmaster_flight.loader.process import main\nmain()"
 
 
 class Loaders:
@@ -222,8 +206,7 @@ def make_loaders(
 
 @pytest.mark.processes
 def test_loader_when_a_header_crashes_the_decoder_dies_once_and_then_says_bad(make_loaders: Any) -> None:
-    program, _ = programs("image_size", picture(45))
-    loaders = make_loaders(program)
+    loaders = make_loaders(crashing_program("image_size", picture(45), LOADER))
     address = loaders.start()
     with pytest.raises(LoadmasterError):
         loaders.measure(address)
@@ -247,8 +230,7 @@ def test_loader_when_pixels_crash_the_decoder_dies_once_and_then_masks(
         measured = engine.measure(PICTURES, 0, [[lane, 0, 0, 0] for lane in range(2)], 500).to_pylist()
         plan = plan_of(0, [row for row in measured if row["verdict"] == Verdict.OK])
         right = engine.materialize([plan]).to_pylist()
-    program, _ = programs("decode_image", picture(45))
-    loaders = make_loaders(program)
+    loaders = make_loaders(crashing_program("decode_image", picture(45), LOADER))
     loaders.planner.plans[1] = {0: plan}
     ticket = MaterializeTicket(
         run="small",
@@ -274,13 +256,27 @@ def test_loader_when_pixels_crash_the_decoder_dies_once_and_then_masks(
     assert [report["reason"] for report in loaders.planner.verdicts] == ["the decoder crashed on it (SIGSEGV)"]
 
 
-def test_engine_when_an_innocent_was_open_serves_it_as_ever(
-    freeze_media: Any, plan_of: Any, tmp_path: Path, open_record: Callable[[], CrashRecord], monkeypatch: Any
-) -> None:
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Of every process that opens a suspect, its command."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    asked: list[tuple[str, ...]] = []
+    asked: list[Any] = []
     monkeypatch.setattr(isolated.subprocess, "run", noting_calls(asked, subprocess.run))
-    die_inside(tmp_path / "crashes", SAMPLE, how="os.kill(os.getpid(), signal.SIGKILL)")
+    return asked
+
+
+@pytest.mark.parametrize(("deaths", "num_children"), [(1, 2), (2, 4)])
+def test_engine_when_an_innocent_was_open_serves_it_as_ever_and_opens_it_here_again_unless_two_died(
+    deaths: int,
+    num_children: int,
+    freeze_media: Any,
+    plan_of: Any,
+    tmp_path: Path,
+    open_record: Callable[[], CrashRecord],
+    children: list[Any],
+) -> None:
+    for _ in range(deaths):
+        die_inside(tmp_path / "crashes", SAMPLE, how="os.kill(os.getpid(), signal.SIGKILL)")
     spec, manifests = freeze_media()
     answers = []
     for record in (None, open_record()):
@@ -288,8 +284,47 @@ def test_engine_when_an_innocent_was_open_serves_it_as_ever(
             rows = engine.measure(PICTURES, 0, [[lane, 0, 0, 0] for lane in range(2)], 500)
             plan = plan_of(0, [row for row in rows.to_pylist() if row["verdict"] == Verdict.OK])
             answers.append((rows, engine.materialize([plan])))
+            if record is not None:
+                assert len(children) == 2  # its header, then its pixels
+                engine.measure(PICTURES, 1, [[lane, 0, 0, 0] for lane in range(2)], 500)
+                engine.materialize([plan])
     assert all(a.equals(b) for a, b in zip(*answers, strict=True))
-    assert len(asked) == 2  # its header, then its pixels
+    assert len(children) == num_children
+
+
+def test_suspect_when_it_crashes_twice_is_opened_no_more(
+    tmp_path: Path,
+    open_record: Callable[[], CrashRecord],
+    freeze_media: Any,
+    children: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = crashing_child("image_size", picture(45))
+    monkeypatch.setattr(isolated, "CHILD", (sys.executable, "-c", child))
+    die_inside(tmp_path / "crashes", SAMPLE, how="os.abort()")
+    spec, _ = freeze_media()
+    watch = MediaWatch(spec, "pictures", open_record()).of_block(SAMPLE.shard, SAMPLE.block)
+    for _ in range(5):
+        with (
+            watch(SAMPLE.row, Phase.PROBE, MediaCodec(spec.media)) as codec,
+            pytest.raises(ContentError, match=r"^the decoder crashed on it \(SIGSEGV\)$"),
+        ):
+            codec.probe(MediaKind.IMAGE, picture(45))
+    assert len(children) == 2
+
+
+def test_suspect_of_several_items_when_one_is_harmless_then_the_other_is_still_opened_elsewhere(
+    tmp_path: Path, open_record: Callable[[], CrashRecord], freeze_media: Any, children: list[Any]
+) -> None:
+    die_inside(tmp_path / "crashes", SAMPLE, how="os.abort()")
+    spec, _ = freeze_media()
+    watch = MediaWatch(spec, "pictures", open_record()).of_block(SAMPLE.shard, SAMPLE.block)
+    for item in (1, 2, 1, 2):
+        with watch(SAMPLE.row, Phase.PROBE, MediaCodec(spec.media)) as codec:
+            assert codec.probe(MediaKind.IMAGE, picture(item)) == MediaCodec(spec.media).probe(
+                MediaKind.IMAGE, picture(item)
+            )
+    assert len(children) == 2
 
 
 def noting_calls(calls: list[Any], call: Callable[..., Any]) -> Callable[..., Any]:

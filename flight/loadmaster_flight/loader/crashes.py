@@ -1,7 +1,8 @@
 """What was being opened when a process died: so that a decoder that crashes takes no loader down a second time.
 
 Each process maps a file of slots. Before an item is opened its name is written into a slot, and cleared afterwards; the
-page outlives the process. Slots that a dead process left name suspects, which are opened in a process of their own.
+page outlives the process. Slots that a dead process left name suspects, which are opened in a process of their own:
+see `watched`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,7 +58,7 @@ class CrashRecord:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._suspects_file = folder, folder / "suspects.jsonl"
         self._lock = threading.Lock()
-        self._suspects: frozenset[SampleName] = frozenset()
+        self._suspects: Counter[SampleName] = Counter()
         self._refreshed_s = 0.0
         self._path, self._file, self._map = _own_slots(folder)
         self._free = list(range(NUM_SLOTS))
@@ -79,11 +81,11 @@ class CrashRecord:
             self._map[at : at + SLOT_BYTES] = _EMPTY
             self._free.append(slot)
 
-    def is_suspect(self, sample: SampleName) -> bool:
-        """Whether some process died while it had this sample open."""
+    def num_deaths(self, sample: SampleName) -> int:
+        """How many processes died while they had this sample open."""
         if time.monotonic() - self._refreshed_s > REFRESH_S:
             self.refresh()
-        return sample in self._suspects
+        return self._suspects.get(sample, 0)
 
     def refresh(self) -> None:
         """Look for what dead processes left, and read who is suspect."""
@@ -92,7 +94,7 @@ class CrashRecord:
             for path in self._folder.glob("slots-*"):
                 if path != self._path:
                     self._take_over(path)
-            self._suspects = frozenset(_read_suspects(self._suspects_file))
+            self._suspects = Counter(_read_suspects(self._suspects_file))
 
     def close(self) -> None:
         """Remove this process's own file: nothing is open any more. Idempotent."""
@@ -106,12 +108,12 @@ class CrashRecord:
                 fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = list(_names_in(left.read()))
                 if found:
-                    _append_suspects(self._suspects_file, [name for name, _ in found])
+                    _append_suspects(self._suspects_file, list(dict.fromkeys(name for name, _ in found)))
                 path.unlink(missing_ok=True)
         except (BlockingIOError, FileNotFoundError):
             return  # its process lives, or another one took it over
         for name, phase in found:
-            LOG.warning("a process died during %s of %s: it is opened in a process of its own from now on", phase, name)
+            LOG.warning("a process died during %s of %s: next it is opened in a process of its own", phase, name)
 
 
 def _own_slots(folder: Path) -> tuple[Path, BinaryIO, mmap.mmap]:

@@ -27,6 +27,10 @@ TIMEOUT_S = 120.0
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
+class DecoderCrashedError(ContentError):
+    """The other process died of a signal that a broken decoder ends by."""
+
+
 class DecoderFailedError(Exception):
     """What a decoder raised in the other process; the message is its class and text."""
 
@@ -57,7 +61,8 @@ class IsolatedCodec:
         """Ask a new process.
 
         Raises:
-            ContentError: It says so, or it crashed.
+            ContentError: It says so.
+            DecoderCrashedError: It crashed.
             LeftOutError: It says so.
             DecoderFailedError: The decoder raised something else.
             UnavailableError: It was ended from outside, or did not end; nothing is said about the item.
@@ -77,7 +82,7 @@ class IsolatedCodec:
 
 def _ending(code: int, stderr: bytes) -> Exception:
     if -code in _CRASHES:
-        return ContentError(f"the decoder crashed on it ({signal.Signals(-code).name})")
+        return DecoderCrashedError(f"the decoder crashed on it ({signal.Signals(-code).name})")
     told = stderr.decode(errors="replace").strip().splitlines()[-1:]
     return UnavailableError(f"the process of a decoder ended with code {code}: {' '.join(told)}")
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from loadmaster_flight.constructor.assemble import assemble
 from loadmaster_flight.constructor.slices import build_ranks, slot_at
+from loadmaster_flight.loader.crashes import CrashRecord
 from loadmaster_flight.loader.engine import LoaderEngine
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.step_plan import StepPlan
@@ -30,6 +31,7 @@ class EmbeddedRun:
         mesh: Axis sizes, slowest first.
         dp_ranks: Whose batches are built; by default all.
         state: Where to go on; by default from step 0.
+        cache_dir: Copies of compressed files, and what decoders crashed on. None: nowhere.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class EmbeddedRun:
         self.planner = StreamPlanner(spec, stream, [m.lanes for m in manifests], sizes, state=state)
         self._sizes = sizes
         self._dp_ranks = set(range(sizes.get("dp", 1)) if dp_ranks is None else dp_ranks)
-        self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers)
+        notes = None if cache_dir is None or spec.media is None else cache_dir / "crashes"
+        self._crashes = None if notes is None else CrashRecord(notes)
+        self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers, crashes=self._crashes)
 
     def plan_next(self) -> StepPlan | None:
         """Plan the next step, measuring what that takes; None after the stream's last step."""
@@ -102,6 +106,8 @@ class EmbeddedRun:
     def close(self) -> None:
         """Close files and threads. Idempotent."""
         self._engine.close()
+        if self._crashes is not None:
+            self._crashes.close()
 
     def __enter__(self) -> EmbeddedRun:
         return self
