@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadmaster_flight.spec import ModelSpec, RunSpec
+from loadmaster_flight.spec import MeshSpec, ModelSpec, RunSpec
+from loadmaster_flight.spec.media import MediaSpec, VisionSpec
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.errors import MeshError, SpecError
 from loadmaster_server.planning import DGraph, Placement
 from loadmaster_server.planning.cost import CostModel, transformer_cost
+from loadmaster_server.planning.place_tree import ClientPlaceTree
 from loadmaster_server.planning.placement import costs_of, run_strategy
 from loadmaster_server.planning.planner import StreamPlanner
 from loadmaster_server.planning.rehearsal import rehearse
-from loadmaster_server.planning.strategies import load_strategy, sequential
+from loadmaster_server.planning.strategies import load_strategy, sequential, vlm_hybrid
 from support.graphs import make_graph
 
 Make = Callable[..., Any]
@@ -160,6 +163,22 @@ def test_rehearse_when_a_users_strategy_is_sound_then_silent_else_told(spec_of: 
         with pytest.raises(SpecError, match="strategy my_strategies:lossy: must give one whole-numbered bin"):
             rehearse(spec_of(2, layout=layout, strategy="my_strategies:lossy"))
     rehearse(spec_of(1, seq_len=16, microbatches=1, strategy="my_strategies:good"))
+
+
+def test_rehearse_when_ranks_that_do_not_read_would_encode_then_refused(spec_of: Make, own_module: ModuleType) -> None:
+    own_module.hybrid = vlm_hybrid  # type: ignore[attr-defined]
+    media = MediaSpec(vision=VisionSpec(image_token=7, video_token=8))
+    broadcast = {"mesh": MeshSpec(tp=2, tp_mode=TpMode.BROADCAST)}
+    for strategy in ("vlm_hybrid", "my_strategies:hybrid"):
+        text = spec_of(2, strategy=strategy)
+        spec = text.model_copy(update=broadcast | {"media": media})
+        with pytest.raises(SpecError, match="tp_mode must be read where every rank encodes images") as caught:
+            rehearse(spec)
+        assert caught.value.details["field"] == "mesh.tp_mode"
+        rehearse(spec, tree=ClientPlaceTree.of({"dp": 2, "tp": 1}))
+        rehearse(spec.model_copy(update={"mesh": MeshSpec(tp=2)}))
+        rehearse(text.model_copy(update=broadcast))
+    rehearse(spec_of(2, strategy="llm_balance").model_copy(update=broadcast | {"media": media}))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import dataclasses
 import numpy as np
 
 from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.spec.run import TRAIN
+from loadmaster_flight.wire.errors import SpecError
 
 from .columns import nothing
 from .lists import Lists
@@ -26,25 +28,34 @@ _SHARE_UNIT = 1 << 30
 
 
 def rehearse(spec: RunSpec, *, stream: str = TRAIN, tree: ClientPlaceTree | None = None) -> None:
-    """Run the spec's strategy once on a small step of invented lengths; one that comes with Loadmaster is not tried.
+    """Run the spec's strategy once on a small step of invented lengths.
+
+    One that comes with Loadmaster is tried only where not every mesh suits it.
 
     Args:
         stream: Whose steps.
         tree: The mesh; by default the spec's, where dp is auto with as many ranks as its steps allow.
 
     Raises:
-        SpecError: There is no such strategy, or it breaks a rule; names the rule, the strategy and an invented sample.
+        SpecError: There is no such strategy, it breaks a rule, or it needs batches of its own for ranks that do not
+            read; names the rule, the strategy and an invented sample.
     """
     tree = _small_tree(spec) if tree is None else tree
     placer = Placer.of(spec, tree)
-    if placer.name in BUILT_IN:
+    must_not_be_hybrid = placer.has_images and spec.mesh.tp_mode is TpMode.BROADCAST and tree.size("tp") > 1
+    if placer.name in BUILT_IN and not must_not_be_hybrid:
         return
     shape = rules_of(spec, stream).shape_at(0)
     num_bins = tree.size("dp") * min(MAX_PER_RANK, shape.num_bins // tree.size("dp") or 1)
     shape = dataclasses.replace(shape, num_bins=num_bins)
     pieces, packed_N = _invented(shape, len(spec.sources))
     weights = [_SHARE_UNIT // len(spec.sources)] * len(spec.sources)
-    placer.place(placer.graph(pieces, packed_N, shape, weights))
+    placed = placer.place(placer.graph(pieces, packed_N, shape, weights))
+    if must_not_be_hybrid and placed.encoder_K is not None:
+        rule = "mesh.tp_mode must be read where every rank encodes images, got broadcast: set it to read, or name a"
+        raise SpecError(
+            f"strategy {placer.name}: {rule} strategy that leaves images with documents", field="mesh.tp_mode"
+        )
 
 
 def _small_tree(spec: RunSpec) -> ClientPlaceTree:
