@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pyarrow.flight as fl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadmaster_flight.constructor.gather import needed_partitions
-from loadmaster_flight.wire.control import LoaderRoute
-from loadmaster_flight.wire.errors import NotReadyError
+from loadmaster_flight.constructor.gather import Gatherer, needed_partitions
+from loadmaster_flight.wire.control import Assignment, LoaderRoute
+from loadmaster_flight.wire.errors import MovedError, NotReadyError
+from loadmaster_flight.wire.flight import FlightService
 from loadmaster_flight.wire.step_plan import StepPlan
 from support.services import plan_at
 
@@ -47,3 +51,45 @@ def test_needed_partitions_when_a_lane_has_no_owner_then_it_is_named() -> None:
     routes = [LoaderRoute(address="grpc://127.0.0.1:0", partitions=[[0, 0, 1], [1, 0, 2]])]
     with pytest.raises(NotReadyError, match=r"no loader owns lane [13] of source 1 yet"):
         needed_partitions(make_plan(8), routes)
+
+
+class MuteLoader(FlightService):
+    """Takes calls and does not answer: like a loader that was stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.end = threading.Event()
+
+    def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
+        self.end.wait(60.0)
+        raise NotReadyError("the test is over")
+
+
+def test_gather_when_a_loader_does_not_answer_then_it_is_reported_and_left_once_others_have_its_partitions() -> None:
+    loader, reported, told = MuteLoader(), threading.Event(), []
+
+    def report(*words: object) -> None:
+        told.append(words)
+        reported.set()
+
+    route = LoaderRoute(address=loader.address, partitions=[[0, 0, 1], [1, 0, 1]])
+    assignment = Assignment(
+        run="run",
+        stream="train",
+        generation=0,
+        first_step=0,
+        ranks=[0],
+        dp_of_rank=[0],
+        mesh={"dp": 1},
+        build_ahead=1,
+        loaders=[route],
+    )
+    gatherer = Gatherer(lambda: bytes(32), report)
+    try:
+        with pytest.raises(MovedError, match=f"loader {loader.address} has not answered"):
+            gatherer.gather(assignment, make_plan(4), is_current=lambda: not reported.is_set())
+        assert told[0] == (loader.address, "no answer for 0.5 s", True)
+    finally:
+        loader.end.set()
+        gatherer.close()
+        loader.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -17,9 +18,11 @@ from loadmaster_flight.wire.control import (
     RegisterRequest,
     Role,
     RunView,
+    SuspectReply,
+    SuspectReport,
 )
 from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
-from support.synthetic import Cluster, wait_for
+from support.synthetic import Cluster, FakeLoader, wait_for
 
 MakeRun = Callable[..., CreateRunRequest]
 
@@ -159,3 +162,82 @@ def test_assignments_when_a_constructor_dies_then_its_ranks_move(cluster: Cluste
     wait_for(lambda: dies.assignments, what="an assignment")
     dies.kill()
     wait_for(lambda: stays.assignments and stays.assignments[0].ranks == [0, 1], what="the ranks to move")
+
+
+def _owned(loader: FakeLoader) -> list[tuple[int, int, int]]:
+    return [(lease.source, lease.partition, lease.partitions) for lease in loader.leases if not lease.is_standby]
+
+
+def test_suspect_when_its_port_refuses_then_given_up_at_once_and_its_leases_are_the_others(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster(lease_s=3600.0)
+    cluster.client.post("/runs", make_run(), RunView)
+    stays, dies = cluster.loader(), cluster.loader()
+    wait_for(lambda: dies.leases and stays.leases, what="both to have leases")
+    there = SuspectReport(address=dies.service.address, by="grpc://127.0.0.1:1")
+    assert not cluster.client.post("/actors/suspects", there, SuspectReply).is_gone
+    dies.kill()
+    assert cluster.client.post("/actors/suspects", there, SuspectReply).is_gone
+    routes = cluster.server.planner.store.actors.routes("run")
+    assert [route.address for route in routes] == [stays.service.address]
+    assert cluster.client.post("/actors/suspects", there, SuspectReply).is_gone
+
+
+def test_silent_when_its_port_refuses_then_given_up_long_before_the_lease_ends(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster(lease_s=3600.0)
+    cluster.client.post("/runs", make_run(), RunView)
+    stays, dies = cluster.loader(), cluster.loader()
+    wait_for(lambda: dies.leases and stays.leases, what="both to have leases")
+    dies.kill()
+    wait_for(lambda: [actor.address for actor in list_actors(cluster.client)] == [stays.service.address], what="news")
+
+
+def test_lease_when_its_owner_leaves_then_it_goes_over_once_the_heir_is_warm(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster(lease_s=3600.0)
+    cluster.client.post("/runs", make_run(), RunView)
+    leaves = cluster.loader()
+    cluster.constructor()
+    cluster.open(1)
+    wait_for(lambda: len(_owned(leaves)) == 2, what="the leases")
+    heir = cluster.loader(is_warm=False)
+    wait_for(lambda: any(lease.is_standby for lease in heir.leases), what="the heir to stand by")
+    assert _owned(heir) == []
+    draining = threading.Thread(target=leaves.link.drain, args=(30.0,))
+    draining.start()
+    wait_for(lambda: len(heir.leases) >= 2 and all(x.is_standby for x in heir.leases), what="the heir of all")
+    assert draining.is_alive()
+    heir.is_warm = True
+    draining.join(30.0)
+    assert not draining.is_alive()
+    wait_for(lambda: len(_owned(heir)) == len(heir.leases) >= 2, what="the leases to go over")
+
+
+def test_drain_when_nobody_is_left_then_it_does_not_wait(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster(lease_s=3600.0)
+    cluster.client.post("/runs", make_run(), RunView)
+    last = cluster.loader()
+    cluster.constructor()
+    cluster.open(1)
+    wait_for(lambda: last.leases, what="the leases")
+    assert last.link.drain(30.0)
+    assert last.leases == []
+
+
+def test_leases_when_the_planner_starts_again_then_nothing_has_moved(cluster: Cluster, make_run: MakeRun) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    loaders = [cluster.loader() for _ in range(3)]
+    cluster.constructor()
+    cluster.open(1)
+    loaders[0].close()
+    wait_for(lambda: sum(len(_owned(loader)) for loader in loaders[1:]) == 4, what="the leases to move")
+    before = set(cluster.server.planner.store.actors.leases())
+    cluster.restart()
+    wait_for(lambda: cluster.server.planner.store.bulletin.seen("leases") > 1, what="leases to be looked at")
+    assert set(cluster.server.planner.store.actors.leases()) == before

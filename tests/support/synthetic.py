@@ -87,6 +87,7 @@ class FakeLoader:
     """Answers MEASURE tickets over real Flight and holds leases like a Source Loader.
 
     `alter` may change a row before it is sent. `asked` collects the (source, lanes) of every question.
+    What it stands by for is warm at once, while `is_warm`.
     """
 
     planner_url: str
@@ -94,16 +95,26 @@ class FakeLoader:
     asked: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
     released: list[StreamProgress] = field(default_factory=list)
+    is_warm: bool = True
     service: FlightService = field(init=False)
     link: ActorLink = field(init=False)
 
     def __post_init__(self) -> None:
         self.service = _MeasureService(self)
-        self.link = ActorLink(self.planner_url, role=Role.LOADER, address=self.service.address, on_desired=self._follow)
+        self.link = ActorLink(
+            self.planner_url,
+            role=Role.LOADER,
+            address=self.service.address,
+            on_desired=self._follow,
+            report=self._report,
+        )
         self.link.start()
 
     def _follow(self, desired: HeartbeatReply) -> None:
         self.leases, self.released = desired.leases, desired.released
+
+    def _report(self) -> ActorReport:
+        return ActorReport(warm=[lease for lease in self.leases if lease.is_standby] if self.is_warm else [])
 
     def measure(self, ticket: MeasureTicket) -> pa.Table:
         """Rows of the ticket's lanes; refuses lanes of partitions that it does not own."""

@@ -119,6 +119,27 @@ def test_loader_when_killed_then_the_trainer_hardly_waits_and_gets_the_same_byte
     assert sum(actor.role is Role.LOADER for actor in planner(cluster.url)) == 1
 
 
+def test_loader_when_stopped_then_its_shadow_serves_before_the_lease_ends(
+    shadowed: Any, start_cluster: Any, planner: Any
+) -> None:
+    frozen = shadowed(1)
+    cluster = start_cluster(*frozen, loaders=2, constructors=1, workers=1)
+    trainer, stopped = Trainer(cluster.url), []
+
+    def stop() -> None:
+        wait_until(lambda: _warm(planner(cluster.url)), timeout_s=30, what="warm shadows")
+        stopped.append(_busiest_loader(planner(cluster.url)))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    try:
+        trainer.train(AT, stop)
+    finally:
+        os.kill(stopped[0], signal.SIGCONT)
+    print(f"loader stopped: longest wait {trainer.longest_wait_s():.3f} s")
+    assert trainer.digests == _expected(frozen)
+    assert trainer.longest_wait_s() <= 4.0
+
+
 def test_constructor_when_killed_then_its_ranks_move_at_once_and_get_the_same_bytes(
     shadowed: Any, start_cluster: Any, planner: Any
 ) -> None:

@@ -26,7 +26,7 @@ from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.step_plan import StepPlan
 
 from .delivery import Delivery
-from .gather import Gatherer
+from .gather import Gatherer, Report
 from .modalities import run_schema
 from .plans import PlanFeed
 from .presence import Presence
@@ -48,7 +48,7 @@ class StreamBuilder:
         planner: Shared by all builders of a process.
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called, without a lock, when all ranks have acknowledged enough for the planner to hear of it.
-        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
+        on_unreachable: Called when a loader could not be reached, or does not answer.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StreamBuilder:
         planner: PlannerClient,
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
-        on_unreachable: Callable[[str, str], None] = lambda *_: None,
+        on_unreachable: Report = lambda *_: None,
     ) -> None:
         self.assignment = self._tried = assignment
         self.num_built, self.build_s = 0, 0.0
@@ -321,7 +321,7 @@ class StreamBuilder:
         start_s = time.monotonic()
         tried = self._tried = self.assignment
         try:
-            delivery = Delivery.of(self._gatherer.gather(tried, plan))
+            delivery = Delivery.of(self._gatherer.gather(tried, plan, is_current=lambda: self._goes_on(tried)))
         except _PASSING as error:
             raise MovedError(error.message) from error
         batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
@@ -329,6 +329,9 @@ class StreamBuilder:
         took_s = time.monotonic() - start_s
         self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))
+
+    def _goes_on(self, tried: Assignment) -> bool:
+        return self._closed is None and self.assignment.loaders == tried.loaders
 
     def _begin(self, step: int, phase: int, awaited: str) -> None:
         """Say what is being waited for; a further try of the same keeps what the one before it met: that tells more."""

@@ -12,6 +12,7 @@ from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.tickets import RankTicket
 
 from .builder import StreamBuilder
+from .gather import Report
 
 JOIN_S = 2.0
 
@@ -23,7 +24,7 @@ class ConstructorEngine:
         planner: Where definitions and plans come from.
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called when the planner should hear of new acknowledgements soon.
-        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
+        on_unreachable: Called when a loader could not be reached, or does not answer.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class ConstructorEngine:
         *,
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
-        on_unreachable: Callable[[str, str], None] = lambda *_: None,
+        on_unreachable: Report = lambda *_: None,
     ) -> None:
         self._planner, self._ticket_key = planner, ticket_key
         self._on_advance, self._on_unreachable = on_advance, on_unreachable

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pyarrow as pa
 
 from loadmaster_flight.wire.control import Assignment, LoaderRoute
-from loadmaster_flight.wire.errors import LoadmasterError, NotReadyError, UnavailableError
+from loadmaster_flight.wire.errors import LoadmasterError, MovedError, NotReadyError, UnavailableError
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import StepPlan
@@ -18,6 +18,12 @@ from loadmaster_flight.wire.tickets import MaterializeTicket, sign
 
 MATERIALIZE_TIMEOUT_S = 120.0
 MAX_PARALLEL = 32
+HANG_S = 0.5
+"""After this long without an answer a loader is reported: the planner knows whether it is heard of."""
+LOOK_S = 0.05
+
+Report = Callable[[str, str, bool], None]
+"""address, what went wrong, whether it only does not answer"""
 
 
 def needed_partitions(plan: StepPlan, routes: list[LoaderRoute]) -> dict[str, list[list[int]]]:
@@ -46,20 +52,26 @@ class Gatherer:
 
     Args:
         ticket_key: Gives the key that tickets are signed with.
-        on_unreachable: Called with a loader's address and what went wrong when it could not be reached.
+        on_unreachable: Called when a loader could not be reached, or does not answer.
     """
 
-    def __init__(
-        self, ticket_key: Callable[[], bytes], on_unreachable: Callable[[str, str], None] = lambda *_: None
-    ) -> None:
+    def __init__(self, ticket_key: Callable[[], bytes], on_unreachable: Report = lambda *_: None) -> None:
         self._ticket_key, self._on_unreachable = ticket_key, on_unreachable
         self._peers: dict[str, FlightPeer] = {}
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="gather")
 
-    def gather(self, assignment: Assignment, plan: StepPlan) -> pa.Table:
+    def gather(
+        self, assignment: Assignment, plan: StepPlan, *, is_current: Callable[[], bool] = lambda: True
+    ) -> pa.Table:
         """The pieces of a slice of a plan, schema PIECES, in no order.
 
+        Args:
+            assignment: Its routes say who has them.
+            plan: The slice.
+            is_current: Whether the routes still hold; when they do not any more, calls without an answer are given up.
+
         Raises:
+            MovedError: The routes have changed before all had answered.
             LoadmasterError: A loader failed; the message names it. A permanent failure goes before a retryable one.
         """
         needed = needed_partitions(plan, assignment.loaders)
@@ -67,6 +79,7 @@ class Gatherer:
             address: self._pool.submit(self._materialize, address, _ticket(assignment, plan, partitions))
             for address, partitions in needed.items()
         }
+        self._await(calls, is_current)
         answers = [self._answer(address, call) for address, call in calls.items()]
         failures = [answer for answer in answers if isinstance(answer, LoadmasterError)]
         if failures:
@@ -80,6 +93,22 @@ class Gatherer:
             peer.close()
         self._peers.clear()
 
+    def _await(self, calls: dict[str, Future[pa.Table]], is_current: Callable[[], bool]) -> None:
+        """Wait until all have answered; a loader that was stopped never does."""
+        until_s = time.monotonic() + HANG_S
+        pending = wait(calls.values(), LOOK_S).not_done
+        while pending:
+            silent = [address for address, call in calls.items() if call in pending]
+            if not is_current():
+                for address in silent:  # a call in progress cannot be ended from outside: its thread is left to it
+                    self._peers.pop(address, None)
+                raise MovedError(f"loader {silent[0]} has not answered, and others have its partitions now")
+            if time.monotonic() > until_s:
+                until_s = time.monotonic() + 2 * HANG_S
+                for address in silent:
+                    self._pool.submit(self._on_unreachable, address, f"no answer for {HANG_S} s", True)
+            pending = wait(pending, LOOK_S).not_done
+
     def _materialize(self, address: str, ticket: MaterializeTicket) -> pa.Table:
         peer = self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address))
         return peer.read_all(sign(ticket, self._ticket_key()), timeout_s=MATERIALIZE_TIMEOUT_S)
@@ -92,7 +121,7 @@ class Gatherer:
             if peer := self._peers.pop(address, None):
                 peer.close()
             if isinstance(error, UnavailableError):
-                self._on_unreachable(address, error.message)
+                self._on_unreachable(address, error.message, False)
             return type(error)(f"loader {address}: {error.message}", **error.details)
 
 

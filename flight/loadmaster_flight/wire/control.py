@@ -110,11 +110,12 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectReport:
-    """The process at `address` refuses connections, says `by`; the planner looks itself."""
+    """`by` says that the process at `address` refuses connections, or `hangs`: does not answer. The planner looks."""
 
     address: str
     by: str = ""
     reason: str = ""
+    hangs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,17 +33,20 @@ class SuspectReporter:
         self._lock = threading.Lock()
         self._told_s: dict[str, float] = {}
 
-    def report(self, address: str, reason: str) -> None:
-        """A call to this process failed: if nobody listens there any more, say so. Never raises."""
+    def report(self, address: str, reason: str, hangs: bool = False) -> None:
+        """A call to this process failed, or has no answer: say so if nobody listens there any more, or if it hangs.
+
+        Never raises.
+        """
         now_s = time.monotonic()
         with self._lock:
             if now_s - self._told_s.get(address, -PAUSE_S) < PAUSE_S:
                 return
             self._told_s = {a: at_s for a, at_s in self._told_s.items() if now_s - at_s < PAUSE_S} | {address: now_s}
-        if not refusing([address]):
+        if not hangs and not refusing([address]):
             return
         try:
-            report = SuspectReport(address=address, by=self._by(), reason=reason[:200])
+            report = SuspectReport(address=address, by=self._by(), reason=reason[:200], hangs=hangs)
             if self._planner.post("/actors/suspects", report, SuspectReply).is_gone:
                 self._on_gone()
         except LoadmasterError as error:  # the planner will find out by itself

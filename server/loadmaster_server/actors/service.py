@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.control import (
     ActorView,
     HeartbeatReply,
@@ -18,8 +19,8 @@ from loadmaster_flight.wire.control import (
     SuspectReply,
     SuspectReport,
 )
-from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotFoundError
-from loadmaster_flight.wire.flight import loopback_only
+from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotFoundError, RetryableError
+from loadmaster_flight.wire.flight import FlightPeer, loopback_only
 from loadmaster_flight.wire.probing import refusing
 
 from ..store import ACTORS, GenerationKey, GenerationState, LeaseRecord, Store
@@ -34,6 +35,7 @@ LEASES = "leases"
 """Topic of the bulletin: leases were brought up to date."""
 SUSPECT_S = 1.0
 """Who is silent for this long, and for two heartbeats, is looked at: if its port refuses, it is given up at once."""
+HEALTH_S = 1.0
 HANDOVER_S = 5.0
 """An heir that is not warm after this long becomes the owner as it is."""
 SETTLE_S = 1.0
@@ -134,18 +136,36 @@ class ActorService:
             return [life.view(now_s) for _, life in sorted(self._lives.items())]
 
     def suspect(self, report: SuspectReport) -> SuspectReply:
-        """Look at a process that cannot be reached, it is said; one whose port refuses is given up at once.
+        """Look at a process that cannot be reached, it is said: give it up at once if its port refuses.
+
+        One that does not answer is given up when it is not heard of either: it was stopped, or cut off.
 
         Returns when its leases have gone to others, but after a second in any case.
         """
         with self._lock:
             numbers = [n for n, life in self._lives.items() if life.record.address == report.address]
-        if numbers and not refusing([report.address]):
+        found = f"as {report.by or 'somebody'} found"
+        why = f"refuses connections, {found}" if refusing([report.address]) else ""
+        if numbers and not why and report.hangs and self._hangs(numbers, report.address):
+            why = f"neither answers nor is heard of, {found}"
+        if numbers and not why:
             return SuspectReply(is_gone=False)
         seen = self._store.bulletin.seen(LEASES)
-        if numbers and self._give_up(numbers, f"refuses connections, as {report.by or 'somebody'} found"):
+        if numbers and self._give_up(numbers, why):
             self._store.bulletin.wait(LEASES, seen, SETTLE_S)
         return SuspectReply(is_gone=True)
+
+    def _hangs(self, numbers: Sequence[int], address: str) -> bool:
+        """Whether a process neither answers nor reports; takes a second if so."""
+        try:
+            with FlightPeer(address) as peer:
+                peer.action(Action.HEALTH, timeout_s=HEALTH_S)
+            return False
+        except RetryableError:
+            pass
+        with self._lock:
+            seen_s = [self._lives[n].seen_s for n in numbers if n in self._lives]
+        return bool(seen_s) and time.monotonic() - max(seen_s) > max(SUSPECT_S, 2 * self._heartbeat_s)
 
     def leave(self, actor_id: str) -> None:
         """A process goes in peace; one that is gone already is fine too."""
