@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.control import CreateRunRequest, RunView, from_json
 from loadmaster_flight.wire.errors import GoneError, NotFoundError
-from loadmaster_flight.wire.ledger import Fault, VerifyReport
+from loadmaster_flight.wire.ledger import Fault, StepView, VerifyReport
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.step_plan import StepPlan, encode_plans, plans_to_bytes
 from loadmaster_server.store import GenerationKey
@@ -227,6 +227,23 @@ def test_verify_when_a_stream_went_on_in_another_generation_then_its_lineage_cou
     report = _verify(cluster)
     assert (report.generation, report.num_faults, report.acknowledged) == (1, 0, STEPS)
     assert report.lineage == ["generation 1 from step 10 of generation 0", "generation 0 from step 0"]
+
+
+def test_verify_when_a_resume_leaves_steps_out_then_they_are_counted_apart(start: Callable[..., Cluster]) -> None:
+    cluster = start()
+    left_out = [len(plan.pieces) for plan in cluster.plans(12, 14)]
+    cluster.open(word="b", step=10, parent=0, skip=[12, 14])
+    _acknowledge_all(cluster)
+    report = _verify(cluster)
+    total = sum(len(plan.pieces) for plan in cluster.plans(10, STEPS, generation=1))
+    assert (report.num_faults, report.left_out_steps, report.lineage[0]) == (
+        0,
+        2,
+        "generation 1 from step 10 of generation 0",
+    )
+    view = cluster.client.get("/runs/run/steps/12", StepView)
+    assert (view.state, view.num_pieces) == ("left out", left_out[0])
+    assert report.pieces > total - sum(left_out)
 
 
 def test_verify_when_old_bodies_are_gone_then_their_pieces_still_count(start: Callable[..., Cluster]) -> None:
