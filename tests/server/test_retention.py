@@ -25,8 +25,8 @@ def start(
 ) -> Callable[..., tuple[Cluster, list[StepPlan]]]:
     """A planner with a run of 40 steps that are planned and acknowledged, and these steps."""
 
-    def started(rules: RetentionRules) -> tuple[Cluster, list[StepPlan]]:
-        cluster = make_cluster(database_url=database_url, retention=rules)
+    def started(**planner: RetentionRules) -> tuple[Cluster, list[StepPlan]]:
+        cluster = make_cluster(database_url=database_url, **planner)
         budgets = {"plan_ahead": STEPS, "bind_ahead": STEPS, "build_ahead": 2}
         cluster.client.post("/runs", make_run(until={"steps": STEPS}, budgets=budgets), RunView)
         cluster.loader()
@@ -58,7 +58,7 @@ def _apply(cluster: Cluster, rules: RetentionRules) -> None:
 def test_retention_when_applied_then_old_bodies_are_in_files_and_every_step_is_read_as_before(
     start: Callable[..., tuple[Cluster, list[StepPlan]]],
 ) -> None:
-    cluster, plans = start(RULES)
+    cluster, plans = start()
     before = _stats(cluster)
     _apply(cluster, RULES)
     after = _stats(cluster)
@@ -74,7 +74,7 @@ def test_retention_when_applied_then_old_bodies_are_in_files_and_every_step_is_r
 def test_resume_when_bodies_were_moved_then_goes_on_from_any_step(
     start: Callable[..., tuple[Cluster, list[StepPlan]]], step: int
 ) -> None:
-    cluster, plans = start(RULES)
+    cluster, plans = start()
     _apply(cluster, RULES)
     cluster.join(nonce="again", step=step, parent=0)
     assert [plan.digest for plan in cluster.plans(step, STEPS, generation=1)] == [p.digest for p in plans[step:]]
@@ -88,7 +88,7 @@ def test_resume_when_steps_were_forgotten_then_refused_below_and_possible_from_t
     start: Callable[..., tuple[Cluster, list[StepPlan]]],
 ) -> None:
     rules = RetentionRules(keep_steps=6, segment_steps=8, thin_to=2, forget_steps=15)
-    cluster, plans = start(rules)
+    cluster, plans = start()
     _apply(cluster, rules)
     assert _stats(cluster)["segments_dropped"] == 3
     with pytest.raises(GoneError, match="step 24 of run/train generation 0 is not held any more: go on from step 25"):
@@ -102,13 +102,22 @@ def test_resume_when_steps_were_forgotten_then_refused_below_and_possible_from_t
 def test_stats_when_a_planner_restarts_then_tell_how_far_it_had_to_plan_again(
     start: Callable[..., tuple[Cluster, list[StepPlan]]],
 ) -> None:
-    cluster, _ = start(RULES)
+    cluster, _ = start()
     _apply(cluster, RULES)
     cluster.open(2, word="b", step=23, parent=0)
     wait_for(lambda: _view(cluster).bound == STEPS, what="the replay on another mesh")
     stats = _stats(cluster)
     assert (stats["restores"], stats["restored_steps"]) == (2, 23 - 16)
     assert stats["last_restore_seconds"] > 0
+
+
+def test_planner_when_it_runs_then_applies_its_rules_by_itself(
+    start: Callable[..., tuple[Cluster, list[StepPlan]]],
+) -> None:
+    cluster, plans = start(retention=RULES)
+    wait_for(lambda: _stats(cluster)["checkpoints"] == 6, what="the rules to be applied")
+    assert _stats(cluster)["segments"] == 4
+    assert [plan.digest for plan in cluster.plans(0, STEPS)] == [plan.digest for plan in plans]
 
 
 @pytest.mark.parametrize(

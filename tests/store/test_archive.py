@@ -102,6 +102,17 @@ def test_move_when_the_storage_cannot_be_written_then_nothing_is_lost(
     assert len(store.plans.read(key, 0, STEPS)) == STEPS
 
 
+def test_move_when_another_one_has_moved_the_steps_then_its_file_stays_as_it_is(
+    store: Store, key: GenerationKey, tmp_path: Path
+) -> None:
+    part = StepRange(key=key, first=0, last=10)
+    store.archive.move(part)
+    with pytest.raises(UnavailableError, match="step 0 of run/train generation 0 was moved to a segment by somebody"):
+        store.archive.move(part)
+    assert _files(tmp_path) == ["segments/run/train/000000/000000000000-000000000010.arrow"]
+    assert [r.step for r in store.plans.read(key, 0, 10)] == list(range(10))
+
+
 def test_storage_when_it_is_no_folder_and_no_uri_then_refused(url: str, tmp_path: Path) -> None:
     with Store(url, storage="nope://x") as store, pytest.raises(BadRequestError, match="storage must be an absolute"):
         store.archive.move(StepRange(key=GenerationKey(run="r", stream="s", generation=0), first=0, last=1))

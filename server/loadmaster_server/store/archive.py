@@ -10,6 +10,8 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from loadmaster_flight.wire.errors import UnavailableError
+
 from .database import Database
 from .intervals import intervals_of
 from .models import CheckpointRow, GenerationRow, PlanRow, SegmentRow
@@ -57,7 +59,7 @@ class ArchiveRepository:
         Killed halfway it leaves the bodies where they were, and a file that the next try writes again.
 
         Raises:
-            UnavailableError: The storage cannot be written.
+            UnavailableError: The storage cannot be written, or somebody else moves these steps.
         """
         key, intervals = part.key, dict[int, bytes]()
         name = f"{part.first:012}-{part.last:012}.arrow"
@@ -124,6 +126,8 @@ class ArchiveRepository:
             with self._database.reading() as session:
                 rows = session.execute(statement.order_by(PlanRow.step)).all()
             for step, body in rows:
+                if body is None:
+                    raise UnavailableError(f"step {step} of {part.key} was moved to a segment by somebody else")
                 with pa.ipc.open_stream(body) as reader:
                     batch = reader.read_next_batch().replace_schema_metadata(None)
                 intervals[step] = intervals_of(batch)

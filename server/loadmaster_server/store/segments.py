@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -50,12 +52,14 @@ class SegmentStorage:
             UnavailableError: The storage cannot be written; names the file.
         """
         system, place = self._place(path)
+        part = f"{place}.{secrets.token_hex(4)}.part"
         try:
             system.create_dir(place.rsplit("/", 1)[0], recursive=True)
-            with system.open_output_stream(f"{place}.part") as sink:
-                _write(sink, plans)
-            _settle(system, f"{place}.part")
-            system.move(f"{place}.part", place)
+            with _dropped_on_error(system, part):
+                with system.open_output_stream(part) as sink:
+                    _write(sink, plans)
+                _settle(system, part)
+                system.move(part, place)
             return int(system.get_file_info(place).size)
         except OSError as error:
             raise UnavailableError(f"plans cannot be moved to {self._name(path)}: {error}") from error
@@ -109,6 +113,16 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
         rule = "storage must be an absolute folder or a URI such as s3://bucket/folder"
         raise BadRequestError(f"{rule}, got {uri!r}: {error}") from error
     return system, str(root).rstrip("/")
+
+
+@contextlib.contextmanager
+def _dropped_on_error(system: fs.FileSystem, place: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            system.delete_file(place)
+        raise
 
 
 def _write(sink: pa.NativeFile, plans: Iterable[pa.RecordBatch]) -> None:

@@ -23,7 +23,8 @@ def test_ahead_when_it_reaches_over_the_gap_then_counts_served_steps(first: int,
 
 def test_skip_when_empty_then_nothing_is_left_out() -> None:
     nothing = Skip.of([])
-    assert nothing.as_list() == [] and Skip.of(SKIP.as_list()) == SKIP
+    assert nothing.as_list() == []
+    assert Skip.of(SKIP.as_list()) == SKIP
     assert [nothing.past(0), nothing.after(0), nothing.ahead(0, 4)] == [0, 1, 4]
     assert list(nothing.served(0, 3)) == [0, 1, 2]
 
