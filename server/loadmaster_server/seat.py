@@ -47,6 +47,7 @@ class PlannerSeat:
         self._lease = PlannerLease(self._database, holder=holder, place=place, lease_s=settings.planner_lease_s)
         self._acting: tuple[Planner, FastAPI] | None = None
         self._stop, self._trouble = threading.Event(), ""
+        self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._hold, name="planner-lease", daemon=True)
 
     @property
@@ -99,10 +100,13 @@ class PlannerSeat:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say who does."""
-        acting = self._acting
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        elif acting is not None and self._lease.is_held:
+            return
+        if self._acting is not None and not self._lease.is_held:  # we were held up: is it still ours?
+            await anyio.to_thread.run_sync(self._look_again)
+        acting = self._acting
+        if acting is not None and self._lease.is_held:
             await acting[1](scope, receive, send)
         else:
             body = to_problem(self._standing_by())
@@ -130,17 +134,29 @@ class PlannerSeat:
 
     def _hold(self) -> None:
         while not self._stop.wait(self.settings.planner_lease_s / BEATS):
-            try:
-                self._look()
-                self._trouble = ""
-            except LoadmasterError as error:
-                if not self._trouble:
-                    LOG.warning("the planner's lease: %s; trying on", error)
-                self._trouble = error.message
-            except Exception:
-                LOG.exception("the planner's lease could not be looked after; trying on")
+            with self._looking:
+                self._try_look()
+
+    def _look_again(self) -> None:
+        """Once for all requests that wait for it."""
+        with self._looking:
+            if not self._lease.is_held:
+                self._try_look()
+
+    def _try_look(self) -> None:
+        try:
+            self._look()
+            self._trouble = ""
+        except LoadmasterError as error:
+            if not self._trouble:
+                LOG.warning("the planner's lease: %s; trying on", error)
+            self._trouble = error.message
+        except Exception:
+            LOG.exception("the planner's lease could not be looked after; trying on")
 
     def _look(self) -> None:
+        if self._stop.is_set():
+            return
         if self._acting is None:
             if self._lease.try_acquire():
                 self._act()

@@ -210,7 +210,7 @@ def test_acknowledged_when_one_constructor_is_silent_then_the_least_counts(start
     quick, slow = cluster.constructor(9001), cluster.constructor(9002)
     cluster.planned(4)
     cluster.plans(0, 4, bind=1)
-    wait_for(lambda: quick.assignments and slow.assignments, what="assignments")
+    wait_for(lambda: [[a.ranks for a in c.assignments] for c in (quick, slow)] == [[[0]], [[1]]], what="assignments")
     quick.acknowledge(4)
     slow.acknowledge(2)
     wait_for(lambda: _view(cluster).acknowledged == 2, what="the slower one to count")

@@ -192,6 +192,7 @@ class FakeConstructor:
                 stream=a.stream,
                 generation=a.generation,
                 step=max(a.first_step, self.consumed),
+                is_ready=True,
                 ranks=self.ranks,
             )
             for a in self.assignments

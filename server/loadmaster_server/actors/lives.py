@@ -59,7 +59,7 @@ class Life:
             role=Role(record.role),
             address=record.address,
             pid=record.pid,
-            heartbeat_age_s=round(now_s - self.seen_s, 3),
+            heartbeat_age_s=max(0.0, round(now_s - self.seen_s, 3)),
             stats=self.stats,
         )
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from loadmaster_flight.wire.actions import Action
+from loadmaster_flight.wire.actor import MAX_PAUSE_S
 from loadmaster_flight.wire.control import (
     ActorView,
     HeartbeatReply,
@@ -79,6 +80,9 @@ class ActorService:
 
     def start(self) -> None:
         """Begin to expire silent actors and to reassign what changes."""
+        with self._lock:
+            for life in self._lives.values():
+                life.seen_s = time.monotonic() + MAX_PAUSE_S  # of asking for us while we were not there
         self._thread.start()
 
     def close(self) -> None:
