@@ -15,6 +15,7 @@ from .planning.warming import Warming
 from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
 from .problems import add_problem_handlers
 from .runs import JoinService, RankWatch, RunService, TicketOffice, run_routes
+from .schedules import ScheduleService, schedule_routes
 from .settings import PlannerSettings
 from .store import Store
 
@@ -48,6 +49,7 @@ class Planner:
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
         self.ledger = LedgerService(self.store)
+        self.schedules = ScheduleService(self.store)
         self.counters = Counters()
         every = settings.checkpoint_steps
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters)
@@ -87,5 +89,6 @@ def create_app(planner: Planner) -> FastAPI:
     api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
     api.include_router(plan_routes(planner.plans, planner.graphs, planner.stats))
     api.include_router(ledger_routes(planner.ledger))
+    api.include_router(schedule_routes(planner.schedules))
     app.include_router(api)
     return app

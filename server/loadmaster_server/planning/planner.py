@@ -26,7 +26,7 @@ from .origins import encode_origins
 from .place_tree import ClientPlaceTree
 from .placement import Placer
 from .rows import Int64Array, RowTable, metadata_of, tables_of
-from .rules import check_bins, check_mesh, rules_of
+from .rules import StreamRules, check_bins, check_mesh, rules_of
 from .state import PlannerState
 from .supply import demands_of
 
@@ -71,6 +71,7 @@ class StreamPlanner:
         sizes = {"dp": mesh} if isinstance(mesh, int) else mesh
         tree = ClientPlaceTree.of(sizes, speed_of_leaf=spec.mesh.speed_of_rank())
         check_mesh(self._rules, tree)
+        self._revision = 0
         self._dp, self._placer = tree.size("dp"), Placer.of(spec, tree)
         self._state = PlannerState.start(lanes) if state is None else state
         _check_lanes(self._state, lanes, len(self._rules.sources))
@@ -92,6 +93,32 @@ class StreamPlanner:
     def is_over(self) -> bool:
         """The final step has been planned."""
         return self._state.is_over
+
+    @property
+    def revision(self) -> int:
+        """The revision that the next step is planned under."""
+        return self._revision
+
+    def follow(self, spec: RunSpec, revision: int) -> None:
+        """Plan the next steps under another revision. What is planned, drawn or queued stays as it is.
+
+        Args:
+            spec: The run's spec with that revision's schedule: see `revised`.
+
+        Raises:
+            MeshError: Its steps cannot be dealt to the mesh; names the numbers.
+        """
+        self._rules, self._revision, self._num_attempts = self.check(spec), revision, 0
+
+    def check(self, spec: RunSpec) -> StreamRules:
+        """The rules of a spec with another schedule, which the mesh must fit.
+
+        Raises:
+            MeshError: Its steps cannot be dealt to the mesh; names the numbers.
+        """
+        rules = rules_of(spec, self._rules.stream)
+        check_mesh(rules, self._placer.tree)
+        return rules
 
     def state(self) -> PlannerState:
         """The state after the last planned step; a planner built from it goes on equally."""
@@ -188,6 +215,7 @@ class StreamPlanner:
             self._on_placed(graph)
         return StepPlan(
             step=shape.step,
+            revision=self._revision,
             is_final=membership.is_final,
             num_bins=shape.num_bins,
             seq_len=shape.capacity,

@@ -22,12 +22,14 @@ from ..store import (
     GenerationState,
     PlanRecord,
     Store,
+    SupersededError,
     VerdictKind,
     VerdictRecord,
 )
 from .counters import Counters
 from .measuring import MetadataFetcher, StoppedError
 from .restoring import check_equal, parents_log, restore
+from .revisions import Revisions
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -109,7 +111,7 @@ class PlanLoop:
         """Plan until something stops it, and let the ranks learn what: their next request for plans says so."""
         try:
             self._plan_while_open(generation)
-        except (StoppedError, GoneError):
+        except (StoppedError, GoneError, SupersededError):
             return
         except RunPausedError as error:
             self._stop_stream(GenerationState.PAUSED, RunPausedError(f"{error.message}: {self._way_on()}"))
@@ -142,19 +144,24 @@ class PlanLoop:
         if planner.is_over and generation.end_step is None:  # its parent ended where it begins
             self._store.generations.end(self.key, planner.step)
             self._store.bulletin.post(self._topic)
-        replayed = parents_log(self._store, generation)
+        replayed, revisions = parents_log(self._store, generation), Revisions(self._store, self.key)
         while not self._stop.is_set():
             seen = self._store.bulletin.seen(self._topic)
             generation = self._store.generations.get(self.key)
             if generation.state is not GenerationState.OPEN or self._store.bulletin.is_closed:
                 return
+            if planner.step > generation.planned:  # a revision took plans back
+                return
             if planner.is_over or planner.step >= generation.skip.ahead(generation.acknowledged, self._plan_ahead):
                 self._store.bulletin.wait(self._topic, seen, LOOK_S)
             elif planner.step < (generation.replay_until or 0):
+                before = next(replayed, None)
+                revisions.follow_logged(planner, before[0] if before else None)
                 plan = self._replay(planner)
-                check_equal(generation, plan, next(replayed, None))
+                check_equal(generation, plan, before)
                 self._commit(planner, plan)
             else:
+                revisions.follow(planner)
                 self._commit(planner, self._next_plan(planner))
 
     def _restore(self, generation: GenerationRecord) -> StreamPlanner:

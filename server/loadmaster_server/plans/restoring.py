@@ -14,6 +14,7 @@ from ..planning.known_verdicts import Judgement, KnownVerdicts
 from ..planning.planner import StreamPlanner
 from ..planning.state import PlannerState
 from ..store import Definition, GenerationKey, GenerationRecord, StepMembership, Store, StreamKey
+from .revisions import Revisions
 
 LOGGED_STEPS = 16  # plans that are read from the log at once
 
@@ -67,8 +68,11 @@ def restore(
     planner = _from_checkpoint(store, generation, spans)
     planner.recall(_known_verdicts(store, generation.key.stream_key))
     logged, first = _logged(store, spans, planner.step, generation.planned), planner.step
+    revisions = Revisions(store, generation.key)
     while planner.step < generation.planned:
-        check_equal(generation, plan_next(planner), next(logged, None))
+        before = next(logged, None)
+        revisions.follow_logged(planner, before[0] if before else None)
+        check_equal(generation, plan_next(planner), before)
     return planner, planner.step - first
 
 
