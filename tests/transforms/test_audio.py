@@ -144,10 +144,20 @@ def test_probe_audio_of_a_video_without_sound_is_refused() -> None:
     assert reason(files.video(files.grey_frames(3))) == "no audio stream"
 
 
-def test_probe_audio_over_the_sample_limit_is_refused() -> None:
+def test_decode_audio_over_the_sample_limit_is_refused_by_what_is_decoded_of_it() -> None:
     limits = MediaLimits(max_bytes=1 << 20, max_pixels=10_000)
     data = files.wav(files.sine(10_001, 16_000), 16_000)
-    assert reason(data, limits) == "10001 audio samples, over the limit of 10000"
+    with pytest.raises(ContentError, match=r"^10001 audio samples, over the limit of 10000$"):
+        decode_audio(data, 16_000, limits)
+    assert (decode_audio(data, 16_000, limits, 10_000) == files.sine(10_000, 16_000)).all()
+
+
+def test_decode_audio_when_one_frame_of_a_low_rate_is_over_the_limit_is_refused() -> None:
+    limits = MediaLimits(max_bytes=1 << 20, max_pixels=5000)
+    data = files.audio(files.sine(8000, 8000), 8000, container="flac", codec="flac")  # frames of 1152 samples or more
+    assert len(decode_audio(data, 16_000, limits, 1000)) == 1000
+    with pytest.raises(ContentError, match=r"audio samples, over the limit of 5000$"):
+        decode_audio(data, 96_000, limits, 1000)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def probe_audio(data: bytes, limits: MediaLimits) -> AudioInfo:
 
     Args:
         data: A WAV, FLAC, MP3, Ogg, AAC, MP4 (m4a) or Matroska file.
-        limits: Checked here; `max_pixels` bounds the samples.
+        limits: Its bytes are checked here.
 
     Raises:
         ContentError: Another kind of file, over a limit, cut, or without sound.
@@ -72,7 +72,7 @@ def decode_audio(data: bytes, rate: int, limits: MediaLimits, max_samples: int |
     Args:
         data: A file that `probe_audio` takes.
         rate: Samples a second of the result.
-        limits: Checked before anything is decoded.
+        limits: Checked before anything is decoded; `max_pixels` bounds the samples of the result.
         max_samples: Decode no more of a longer clip than these first samples of the result; None: all of it.
 
     Returns:
@@ -83,12 +83,13 @@ def decode_audio(data: bytes, rate: int, limits: MediaLimits, max_samples: int |
         ContentError: As `probe_audio`, or the sound is damaged.
     """
     info, packets, context = _demux(data, limits)
-    limits.check_samples(info.num_samples_at(rate))
-    num_samples = info.num_samples_at(rate)
-    mono_N = np.zeros(num_samples if max_samples is None else min(num_samples, max_samples), np.int16)
+    whole = info.num_samples_at(rate)
+    num_samples = whole if max_samples is None else min(whole, max_samples)
+    limits.check_samples(num_samples)
+    mono_N = np.zeros(num_samples, np.int16)
     at = 0
     try:
-        for frame in _resampled(_frames(packets, context), rate):
+        for frame in _resampled(_frames(packets, context), rate, limits):
             part = np.frombuffer(memoryview(frame.planes[0]), np.int16)[: frame.samples][: len(mono_N) - at]
             mono_N[at : at + len(part)] = part
             at += len(part)
@@ -123,7 +124,6 @@ def _demux(data: bytes, limits: MediaLimits) -> tuple[AudioInfo, list[AudioPacke
         _check_declared(info, stream, kind)
     if info.num_samples < 1:
         raise ContentError("no audio samples")
-    limits.check_samples(info.num_samples)
     return info, packets, context
 
 
@@ -170,10 +170,11 @@ def _frames(packets: Iterable[AudioPacket], context: AudioCodecContext) -> Itera
     yield from context.decode(None)
 
 
-def _resampled(frames: Iterable[AudioFrame], rate: int) -> Iterator[AudioFrame]:
+def _resampled(frames: Iterable[AudioFrame], rate: int, limits: MediaLimits) -> Iterator[AudioFrame]:
     """Frames as one channel of 16 bits at a rate; FFmpeg's filters, on the calling thread."""
     graph: av.filter.Graph | None = None
     for frame in frames:
+        limits.check_samples(frame.samples * rate // frame.sample_rate)  # at 1 Hz one frame lasts for hours
         frame.pts = None  # a gap between packets is not to be filled by the filter
         if graph is None:
             graph = _graph(frame, rate)

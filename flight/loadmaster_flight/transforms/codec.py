@@ -125,6 +125,7 @@ class MediaCodec:
         frames = self.audio.num_frames(self._decoders().probe_audio(data, self._limits).duration_s)
         if not frames:
             raise ContentError("audio without samples")
+        self._limits.check_samples(frames * self.audio.hop)
         return frames, 1, 1
 
     def _times(self, info: Any) -> npt.NDArray[np.float64]:
