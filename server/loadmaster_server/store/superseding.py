@@ -25,7 +25,7 @@ def supersede(session: Session, run: str, from_step: int) -> int:
 
     The planner goes on from the newest checkpoint at or before that step.
     """
-    row = _newest(session, run)
+    row = _newest(session, run, is_locked=True)
     if row is None or row.planned <= from_step:
         return 0
     num_plans = row.planned - from_step
@@ -44,8 +44,8 @@ def revision_at(session: Session, run: str, step: int) -> int:
     return session.scalar(select(func.max(RevisionRow.revision)).where(*found)) or 0
 
 
-def _newest(session: Session, run: str) -> GenerationRow | None:
+def _newest(session: Session, run: str, *, is_locked: bool = False) -> GenerationRow | None:
     stream = session.get(StreamRow, (run, TRAIN))
     if stream is None or stream.generation < 0:
         return None
-    return session.get(GenerationRow, (run, TRAIN, stream.generation), with_for_update=True)
+    return session.get(GenerationRow, (run, TRAIN, stream.generation), with_for_update=is_locked)
