@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,18 @@ def start(make_cluster: Callable[..., Cluster], make_run: MakeRun, database_url:
         cluster.client.post("/runs", request, RunView)
         cluster.loader()
         cluster.open(world_size)
-        cluster.planned(40)
+        is_short = "tokens" in spec.get("until", {})
+        wait_for(lambda: _is_planned(cluster, 40) or (is_short and _is_planned(cluster, None)), what="plans")
         return cluster, Editor(cluster.server.url), RunSpec.model_validate(request.spec)
 
     return begin
+
+
+def _is_planned(cluster: Cluster, until: int | None) -> bool:
+    """To a step, or to the end of the stream; what is read to see it is on the planner's shelf of plans then."""
+    view = cluster.client.get("/runs/run/streams/train", StreamView)
+    cluster.plans(0, 64)
+    return view.is_planned_to_end if until is None else view.planned >= until
 
 
 def _digests(plans: Sequence[StepPlan]) -> list[str]:
@@ -169,6 +178,28 @@ def test_publish_when_the_stream_ends_then_refused_after_it_and_planned_anew_bef
     last = _again(cluster, 38, 40, 1)
     assert [plan.is_final for plan in last] == [False, True]
     assert cluster.client.get("/runs/run/streams/train", StreamView).is_planned_to_end
+
+
+def test_end_when_the_last_step_is_not_bound_then_an_edit_may_move_it(start: Callable[..., Any]) -> None:
+    """Constructors are not told of an end that is planned and not bound: with half of G it comes later."""
+    cluster, editor, spec = start(until={"tokens": 8_000})
+    view = cluster.client.get("/runs/run/streams/train", StreamView)
+    assert view.is_planned_to_end
+    assert (_end(cluster, 0, 5), _end(cluster, 0, 64, bind=0)) == (None, view.planned)
+    assert editor.publish(microbatches=2).status == 201
+    after = _again(cluster, 5, 40, 1)
+    assert _digests(after) == _digests(reference(spec, 40, [(5, _schedule(editor))])[5:])
+    assert after[view.planned - 6].step == view.planned - 1
+    assert not after[view.planned - 6].is_final
+
+
+def _end(cluster: Cluster, first: int, last: int, *, bind: int = 1) -> int | None:
+    """The stream's end as the answer to a request for plans tells it."""
+    path = "/api/v1/runs/run/streams/train/generations/0/plans"
+    query = f"first={first}&last={last}&bind={bind}"
+    with urllib.request.urlopen(f"{cluster.server.url}{path}?{query}", timeout=30) as answer:
+        end = answer.headers.get("x-loadmaster-stream-end")
+    return None if end is None else int(end)
 
 
 def test_evaluation_when_the_schedule_changes_then_its_steps_do_not(start: Callable[..., Any]) -> None:

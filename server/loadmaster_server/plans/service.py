@@ -16,7 +16,8 @@ from .shelf import PlanShelf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAnswer:
-    """An Arrow IPC stream of plans. `end_step` is the stream's exclusive end, None while it is not planned."""
+    """An Arrow IPC stream of plans. `end_step` is the stream's exclusive end, None while it is not planned, or may
+    still change (`is_binding`: while the last step is not bound)."""
 
     body: bytes
     etag: str
@@ -46,7 +47,7 @@ class PlanService:
         masked = self._store.verdicts.masked(key.stream_key, query.first, query.last) if records else {}
         plans = [query.slice(self._shelf.decode(key, record)) for record in records]
         plans = [replace(plan, masked=masked.get(plan.step, ())) for plan in plans]
-        return PlanAnswer(body=plans_to_bytes(plans), etag=_etag(plans, query), end_step=generation.end_step)
+        return PlanAnswer(body=plans_to_bytes(plans), etag=_etag(plans, query), end_step=_end(generation, query))
 
     def _wait(self, key: GenerationKey, query: PlanQuery) -> tuple[GenerationRecord, list[PlanRecord]]:
         until, topic = time.monotonic() + query.wait_s, str(key.stream_key)
@@ -76,8 +77,15 @@ def _reached(generation: GenerationRecord, query: PlanQuery) -> int:
     return generation.bound if query.is_binding else generation.planned
 
 
+def _end(generation: GenerationRecord, query: PlanQuery) -> int | None:
+    """Where the stream ends, as soon as that cannot change for who asks: a revision may take a final step back."""
+    end = generation.end_step
+    return end if end is not None and end <= _reached(generation, query) else None
+
+
 def _is_over(generation: GenerationRecord, query: PlanQuery) -> bool:
-    return generation.end_step is not None and query.first >= generation.end_step
+    end = _end(generation, query)
+    return end is not None and query.first >= end
 
 
 def _check_going_on(generation: GenerationRecord, query: PlanQuery) -> None:
