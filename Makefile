@@ -8,7 +8,7 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test matrix check bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -30,6 +30,9 @@ demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when 
 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells, about 20 minutes)
+	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)
 
 check: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .

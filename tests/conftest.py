@@ -23,6 +23,20 @@ PROSE = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds --matrix."""
+    parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix, not ten of them")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the table of the kill matrix."""
+    if config.getoption("--matrix"):
+        reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+        for report in (one for one in reports if one.when == "call"):
+            for name, text in report.user_properties:
+                terminalreporter.write_line(f"{name.removeprefix('cell '):34} {text}")
+
+
 @pytest.fixture(scope="session")
 def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A byte-level BPE tokenizer.json of 320 tokens; the first four are <s>, </s>, <|im_start|>, <|im_end|>."""

@@ -42,7 +42,7 @@ class Proxy:
         with self._lock:
             found, self._open = self._open, []
         for connection in found:
-            _reset(connection)
+            reset(connection)
 
     def resume(self) -> None:
         """Take connections (again), at the same port."""
@@ -85,8 +85,8 @@ class Proxy:
                 if not limit:
                     self.num_cut += 1
                     break
-        _reset(sink)
-        _reset(source)
+        reset(sink)
+        reset(source)
 
     def __enter__(self) -> Proxy:
         return self
@@ -95,7 +95,8 @@ class Proxy:
         self.close()
 
 
-def _reset(connection: socket.socket) -> None:
+def reset(connection: socket.socket) -> None:
+    """Close a connection so that the other end gets a reset."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         connection.shutdown(socket.SHUT_RDWR)

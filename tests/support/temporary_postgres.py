@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ DRIVER = "psycopg"
 USER = "postgres"
 DEBIAN_FOLDERS = "/usr/lib/postgresql"
 START_TIMEOUT_S = 60.0
+RETRY_S = 0.2
 
 
 def why_not() -> str | None:
@@ -44,9 +46,11 @@ class Cluster:
 
     Args:
         folder: Holds its data and its socket; it listens nowhere else.
+        is_durable: It waits for the disk at every commit.
     """
 
     folder: Path
+    is_durable: bool = True
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new_database(self) -> str:
@@ -57,6 +61,32 @@ class Cluster:
             connection.execute(text(f"CREATE DATABASE {name}"))
         engine.dispose()
         return self._url(name)
+
+    def start(self) -> None:
+        """Start it, or start it again after it was killed."""
+        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder}"
+        options += f" -c fsync={'on' if self.is_durable else 'off'}"
+        until_s = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                return self._control("-w", "-l", f"{self.folder}/log", "-o", options, "start")
+            except subprocess.CalledProcessError:  # while processes of the one that was killed still end
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(RETRY_S)
+
+    def stop(self) -> None:
+        """End it without a checkpoint."""
+        self._control("-m", "immediate", "stop")
+
+    def pid(self) -> int:
+        """Of the postmaster; its other processes are children."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+    def _control(self, *arguments: str) -> None:
+        folder = binaries()
+        assert folder is not None, why_not()
+        _run(folder / "pg_ctl", "-D", f"{self.folder}/data", *arguments)
 
     def _url(self, database: str) -> str:
         return f"postgresql://{USER}@/{database}?host={self.folder}"
@@ -75,14 +105,13 @@ def temporary_postgres(*, is_durable: bool = True) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="pg") as name:
         if os.getuid() == 0:
             shutil.chown(name, USER)
-        data, log = f"{name}/data", f"{name}/log"
-        options = f"-c listen_addresses='' -c unix_socket_directories={name} -c fsync={'on' if is_durable else 'off'}"
-        _run(folder / "initdb", "-D", data, "-A", "trust", "-U", USER, "-E", "UTF8", "--no-sync")
-        _run(folder / "pg_ctl", "-D", data, "-w", "-l", log, "-o", options, "start")
+        _run(folder / "initdb", "-D", f"{name}/data", "-A", "trust", "-U", USER, "-E", "UTF8", "--no-sync")
+        cluster = Cluster(folder=Path(name), is_durable=is_durable)
+        cluster.start()
         try:
-            yield Cluster(folder=Path(name))
+            yield cluster
         finally:
-            _run(folder / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+            cluster.stop()
 
 
 def _run(program: Path, *arguments: str) -> None:

@@ -26,13 +26,21 @@ REPORT_TIMEOUT_S = 3.0
 
 
 class ConstructorProcess:
-    """Link, engine and service of one constructor, wired together. `close` it, or use `with`."""
+    """Link, engine and service of one constructor, wired together. `close` it, or use `with`.
 
-    def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    Args:
+        planner_url: `http://host:port`.
+        advertise: Where others reach it, `grpc://host:port`, if that is not where it listens.
+    """
+
+    def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0, advertise: str = "") -> None:
         loopback_only(f"grpc://{host}:{port}")
+        loopback_only(advertise or f"grpc://{host}")
         self._planner = PlannerClient(planner_url)
         self._reports = PlannerClient(planner_url, timeout_s=REPORT_TIMEOUT_S)
-        suspects = SuspectReporter(self._reports, by=lambda: self.service.address, on_gone=lambda: self.link.beat())
+        suspects = SuspectReporter(
+            self._reports, by=lambda: advertise or self.service.address, on_gone=lambda: self.link.beat()
+        )
         self.engine = ConstructorEngine(
             self._planner,
             ticket_key=self._ticket_key,
@@ -43,7 +51,7 @@ class ConstructorProcess:
         self.link = ActorLink(
             planner_url,
             role=Role.CONSTRUCTOR,
-            address=self.service.address,
+            address=advertise or self.service.address,
             on_desired=self.engine.follow,
             report=lambda: ActorReport(acknowledged=self.engine.progress(), stats=self.engine.stats()),
         )
@@ -79,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
-    with ConstructorProcess(args.planner, host=args.host, port=args.port) as process:
+    with ConstructorProcess(args.planner, host=args.host, port=args.port, advertise=args.advertise) as process:
         if args.ready_file:
             _announce(args.ready_file, process.service.address)
         LOG.info("constructor at %s for planner %s", process.service.address, args.planner)
@@ -96,6 +104,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
+    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc://host:port of a way in, if another")
     parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return parser.parse_args(argv)

@@ -38,6 +38,7 @@ class LoaderProcess:
         cache_dir: Where blocks of slow files are kept, and which media are open: without it nothing is known of what
             a decoder crashed on. None: nowhere.
         workers: Threads that transform and decode; 0: one a core.
+        advertise: Where others reach it, `grpc://host:port`, if that is not where it listens.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class LoaderProcess:
         port: int = 0,
         cache_dir: Path | None = None,
         workers: int = 0,
+        advertise: str = "",
     ) -> None:
         self._cache_dir, self._workers = cache_dir, workers
         self._crashes = CrashRecord(cache_dir / "crashes") if cache_dir is not None else None
@@ -59,7 +61,7 @@ class LoaderProcess:
         self.link = ActorLink(
             planner_url,
             role=Role.LOADER,
-            address=self.service.address,
+            address=advertise or self.service.address,
             on_desired=self._follow,
             report=self._report,
         )
@@ -106,12 +108,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends; a second signal ends at once."""
     args = _parse(argv)
     loopback_only(f"grpc://{args.host}:{args.port}")
+    loopback_only(args.advertise or f"grpc://{args.host}")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     cache_dir = args.state_dir / "cache" if args.state_dir else None
     with LoaderProcess(
-        args.planner, host=args.host, port=args.port, cache_dir=cache_dir, workers=args.workers
+        args.planner,
+        host=args.host,
+        port=args.port,
+        cache_dir=cache_dir,
+        workers=args.workers,
+        advertise=args.advertise,
     ) as process:
         _announce(process, args.ready_file, stop)
         stop.wait()
@@ -128,6 +136,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
+    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc://host:port of a way in, if another")
     parser.add_argument(
         "--state-dir",
         type=Path,

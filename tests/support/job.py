@@ -1,0 +1,119 @@
+"""A training job of paced ranks under a launcher: where one ends badly, all start again from their last checkpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from . import paced_rank
+from .commands import wait_until
+from .rig import Rig
+
+WORLD = 2
+MAX_ATTEMPTS = 4
+
+
+@dataclass(slots=True)
+class Job:
+    """Two ranks of a run. One thread calls its methods.
+
+    Args:
+        folder: Empty; holds what the ranks write.
+    """
+
+    rig: Rig
+    run: str
+    folder: Path
+    attempts: int = 0
+    ranks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Start all ranks from the last checkpoint that all of them have."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.attempts += 1
+        step = self._last_saved()
+        for rank in range(WORLD):
+            state = "-" if step is None else str(self.folder / f"{rank}.{step}.state")
+            place = (str(rank), str(WORLD), str(self.folder), state)
+            name = f"{self.run}-rank-{rank}"
+            self.ranks.append(self.rig.spawn(name, paced_rank.__file__, self.rig.url, self.run, *place))
+
+    def has_ended(self) -> bool:
+        """Whether all ranks have read to the end; starts all of them again where one has ended badly."""
+        codes = [rank.poll() for rank in self.ranks]
+        if any(codes):
+            self.kill()
+            assert self.attempts < MAX_ATTEMPTS, f"{self.run} did not end in {self.attempts} attempts: {codes}"
+            self.start()
+            return False
+        return codes == [0] * WORLD
+
+    def kill(self) -> None:
+        """End all ranks at once."""
+        for rank in self.ranks:
+            rank.kill()
+            rank.wait()
+            assert rank.stdin is not None
+            rank.stdin.close()
+        self.ranks.clear()
+
+    def hold(self) -> None:
+        """Let the ranks stand still at the next step from `HOLD_AT` on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "hold").touch()
+
+    def go_on(self) -> None:
+        """Take that back."""
+        (self.folder / "hold").unlink(missing_ok=True)
+
+    def is_held(self) -> bool:
+        return all((self.folder / f"{rank}.held").exists() for rank in range(WORLD))
+
+    def is_saving(self) -> bool:
+        return all(any(self.folder.glob(f"{rank}.*.part")) for rank in range(WORLD))
+
+    def reached(self) -> int:
+        """Exclusive bound of the steps that all ranks have."""
+        return min(
+            max((line["step"] + 1 for line in self.lines(rank) if "step" in line), default=0) for rank in range(WORLD)
+        )
+
+    def lines(self, rank: int) -> list[dict[str, Any]]:
+        """What a rank has written, whole lines only."""
+        path = self.folder / f"{rank}.jsonl"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def check(self, expected: Sequence[Sequence[str]]) -> None:
+        """Every attempt of every rank goes on at its state, leaves out nothing, and has the bytes of the reference."""
+        for rank in range(WORLD):
+            step = 0
+            for line in self.lines(rank):
+                if "from" in line:
+                    step = line["from"]
+                    continue
+                assert line["step"] == step, f"rank {rank} got step {line['step']} where {step} follows"
+                assert line["digest"] == expected[step][rank], f"step {step} of rank {rank} has other bytes"
+                step += 1
+            assert step == len(expected), f"rank {rank} ended at step {step} of {len(expected)}"
+
+    def longest_wait_s(self) -> float:
+        """For one step, of all ranks, but for the first step of an attempt."""
+        waits = [0.0]
+        for rank in range(WORLD):
+            lines = self.lines(rank)
+            waits += [b["wait_s"] for a, b in pairwise(lines) if "step" in a and "step" in b]
+        return max(waits)
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Poll, and be the launcher meanwhile."""
+        wait_until(lambda: condition() or (self.has_ended() and condition()), timeout_s=timeout_s, what=what)
+
+    def _last_saved(self) -> int | None:
+        saved = [{int(p.name.split(".")[1]) for p in self.folder.glob(f"{r}.*.state")} for r in range(WORLD)]
+        return max(set.intersection(*saved), default=None)
