@@ -8,8 +8,8 @@ from loadmaster_flight.wire.errors import BadRequestError
 
 from ..store import DraftRecord, Store, Timeline
 from .merge import Merge, Side, merge
-from .schemas import DraftRequest, DraftView, RebaseReply
-from .views import conflict_view, draft_view
+from .schemas import DraftHead, DraftRequest, DraftView, RebaseReply
+from .views import conflict_view, draft_view, headed
 
 
 class DraftService:
@@ -18,10 +18,10 @@ class DraftService:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def views(self, run: str) -> list[DraftView]:
-        """All drafts of a run, by author."""
+    def views(self, run: str) -> list[DraftHead]:
+        """All drafts of a run by author, without their schedules."""
         newest = self._store.schedules.timeline(run).newest.number
-        return [draft_view(draft, newest) for draft in self._store.drafts.of_run(run)]
+        return [headed(draft_view(draft, newest), DraftHead) for draft in self._store.drafts.of_run(run)]
 
     def view(self, run: str, author: str) -> DraftView:
         """One draft."""

@@ -13,6 +13,7 @@ from .schemas import (
     ActRequest,
     AuditView,
     Author,
+    DraftHead,
     DraftRequest,
     DraftView,
     PreviewReply,
@@ -22,7 +23,9 @@ from .schemas import (
     RebaseReply,
     RebaseRequest,
     RetimeRequest,
+    RevisionHead,
     RevisionView,
+    ScheduledHead,
     ScheduledView,
     ScheduleView,
 )
@@ -66,8 +69,8 @@ def _add_revisions(router: APIRouter, schedules: ScheduleService) -> None:
     @router.get("/runs/{run}/revisions")
     def list_revisions(
         run: str, before: int | None = None, limit: Annotated[int, Query(ge=1)] = 50
-    ) -> list[RevisionView]:
-        """Revisions, newest first; `before`: the last number of the page before."""
+    ) -> list[RevisionHead]:
+        """Revisions without their schedules, newest first; `before`: the last number of the page before."""
         return schedules.revisions(run, before=before, limit=limit)
 
     @router.post("/runs/{run}/revisions", status_code=201)
@@ -88,9 +91,14 @@ def _add_revisions(router: APIRouter, schedules: ScheduleService) -> None:
 
 def _add_scheduled(router: APIRouter, schedules: ScheduleService) -> None:
     @router.get("/runs/{run}/scheduled")
-    def list_scheduled(run: str) -> list[ScheduledView]:
-        """Publishes that wait for their step, or did, newest first."""
+    def list_scheduled(run: str) -> list[ScheduledHead]:
+        """Publishes that wait for their step, or did, newest first, without their schedules."""
         return schedules.scheduled(run)
+
+    @router.get("/runs/{run}/scheduled/{number}")
+    def read_scheduled(run: str, number: int) -> ScheduledView:
+        """One of them."""
+        return schedules.one_scheduled(run, number)
 
     @router.post("/runs/{run}/scheduled/{number}/retime")
     def retime(run: str, number: int, request: RetimeRequest) -> ScheduledView:
@@ -105,8 +113,8 @@ def _add_scheduled(router: APIRouter, schedules: ScheduleService) -> None:
 
 def _add_drafts(router: APIRouter, schedules: ScheduleService) -> None:
     @router.get("/runs/{run}/drafts")
-    def list_drafts(run: str) -> list[DraftView]:
-        """All drafts, by author."""
+    def list_drafts(run: str) -> list[DraftHead]:
+        """All drafts by author, without their schedules."""
         return schedules.drafts.views(run)
 
     @router.get("/runs/{run}/drafts/{author}")

@@ -69,8 +69,8 @@ class PreviewRequest(_Body):
     """Passes over a source beyond which it is said to repeat."""
 
 
-class RevisionView(_Body):
-    """An immutable revision. `created_at`: seconds since 1970."""
+class RevisionHead(_Body):
+    """An immutable revision, without its schedule. `created_at`: seconds since 1970."""
 
     revision: int
     base: int | None
@@ -78,13 +78,18 @@ class RevisionView(_Body):
     author: str
     message: str
     created_at: float
-    schedule: ScheduleSpec
     changed: list[str]
     """Fields that differ from its base: `weights.SOURCE`, `microbatches`, `seq_len`."""
 
 
-class ScheduledView(_Body):
-    """A publish that waits for its step. `state`: pending, suspended, activated or cancelled."""
+class RevisionView(RevisionHead):
+    """An immutable revision."""
+
+    schedule: ScheduleSpec
+
+
+class ScheduledHead(_Body):
+    """A publish that waits for its step, without its schedule. `state`: pending, suspended, activated or cancelled."""
 
     number: int
     base: int
@@ -95,6 +100,11 @@ class ScheduledView(_Body):
     reason: str
     revision: int | None
     created_at: float
+
+
+class ScheduledView(ScheduledHead):
+    """A publish that waits for its step."""
+
     schedule: ScheduleSpec
 
 
@@ -117,7 +127,7 @@ class ScheduleView(_Body):
     """Steps below this have a plan."""
     end_step: int | None
     timeline: list[StretchView]
-    scheduled: list[ScheduledView]
+    scheduled: list[ScheduledHead]
     """Those that are pending or suspended."""
 
 
@@ -128,16 +138,21 @@ class PublishReply(_Body):
     scheduled: ScheduledView | None
 
 
-class DraftView(_Body):
-    """A draft; ETag: its version."""
+class DraftHead(_Body):
+    """A draft, without its schedule."""
 
     author: str
     base: int
     version: int
     updated_at: float
-    schedule: ScheduleSpec
     is_stale: bool
     """The newest revision is not its base any more: rebase it."""
+
+
+class DraftView(DraftHead):
+    """A draft; ETag: its version."""
+
+    schedule: ScheduleSpec
 
 
 class EntryView(_Body):

@@ -29,13 +29,15 @@ from .schemas import (
     PublishReply,
     PublishRequest,
     RetimeRequest,
+    RevisionHead,
     RevisionView,
+    ScheduledHead,
     ScheduledView,
     ScheduleView,
     StretchView,
 )
 from .stocks import known_before
-from .views import audit_view, revision_view, scheduled_view
+from .views import audit_view, headed, revision_view, scheduled_view
 
 WAITING = (ScheduledState.PENDING, ScheduledState.SUSPENDED)
 MAX_PAGE = 500
@@ -60,15 +62,15 @@ class ScheduleService:
             planned=room.planned,
             end_step=room.end_step,
             timeline=[StretchView(from_step=step, revision=r.number) for step, r in timeline.stretches()],
-            scheduled=[scheduled_view(record) for record in waiting],
+            scheduled=[headed(scheduled_view(record), ScheduledHead) for record in waiting],
         )
 
-    def revisions(self, run: str, *, before: int | None, limit: int) -> list[RevisionView]:
-        """A page of revisions, newest first; `before` is the last number of the page before."""
+    def revisions(self, run: str, *, before: int | None, limit: int) -> list[RevisionHead]:
+        """A page of revisions without their schedules, newest first; `before`: the last number of the page before."""
         timeline = self._store.schedules.timeline(run)
         numbers = range(len(timeline.revisions) if before is None else min(before, len(timeline.revisions)))
         page = list(reversed(numbers))[: min(limit, MAX_PAGE)]
-        return [revision_view(timeline, timeline.revisions[number]) for number in page]
+        return [headed(revision_view(timeline, timeline.revisions[number]), RevisionHead) for number in page]
 
     def revision(self, run: str, number: int) -> RevisionView:
         """One revision."""
@@ -118,10 +120,17 @@ class ScheduleService:
         change = _change(request, Action.HELD, base)
         return self._published(run, self._store.schedules.publish(run, change, _held))
 
-    def scheduled(self, run: str) -> list[ScheduledView]:
-        """Publishes that wait for their step, or did, newest first."""
+    def scheduled(self, run: str) -> list[ScheduledHead]:
+        """Publishes that wait for their step, or did, newest first, without their schedules."""
         self._store.schedules.timeline(run)
-        return [scheduled_view(record) for record in self._store.schedules.scheduled(run)]
+        return [headed(scheduled_view(record), ScheduledHead) for record in self._store.schedules.scheduled(run)]
+
+    def one_scheduled(self, run: str, number: int) -> ScheduledView:
+        """One of them."""
+        found = [record for record in self._store.schedules.scheduled(run) if record.number == number]
+        if not found:
+            raise NotFoundError(f"run {run!r} has no scheduled publish {number}")
+        return scheduled_view(found[0])
 
     def cancel(self, run: str, number: int, author: str) -> ScheduledView:
         """Take a scheduled publish back."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from ..store import AuditRecord, DraftRecord, RevisionRecord, ScheduledRecord, Timeline
 from .merge import Conflict, Entry, changed_fields
 from .schemas import AuditView, ConflictView, DraftView, EntryView, RevisionView, ScheduledView
+
+Head = TypeVar("Head", bound=BaseModel)
 
 
 def revision_view(timeline: Timeline, revision: RevisionRecord) -> RevisionView:
@@ -52,6 +57,11 @@ def draft_view(record: DraftRecord, newest: int) -> DraftView:
         schedule=record.schedule,
         is_stale=record.base != newest,
     )
+
+
+def headed(view: BaseModel, head: type[Head]) -> Head:
+    """An entry of a list: the view without its schedule, of which there may be hundreds of sources."""
+    return head(**{name: getattr(view, name) for name in head.model_fields})
 
 
 def conflict_view(conflict: Conflict) -> ConflictView:

@@ -49,7 +49,12 @@ class ScheduleRepository:
         Raises:
             NotFoundError: There is no such run.
         """
+        with self._lock:
+            known = self._timelines.get(run)
         with self._database.reading() as session:
+            newest = session.scalar(select(RunRow.revision).where(RunRow.name == run))
+            if known is not None and known.newest.number == newest:  # the run's row is large
+                return known
             return self._timeline(session, _run_row(session, run))
 
     def room(self, run: str) -> Room:
@@ -143,13 +148,15 @@ class ScheduleRepository:
             return _scheduled_record(row)
 
     def _timeline(self, session: Session, run: RunRow) -> Timeline:
-        """Revisions are immutable: they are read again only where there are more of them."""
+        """Revisions are immutable: each is read once."""
         with self._lock:
             known = self._timelines.get(run.name)
         if known is not None and known.newest.number == run.revision:
             return known
-        rows = session.scalars(select(RevisionRow).where(RevisionRow.run == run.name).order_by(RevisionRow.revision))
-        timeline = Timeline(revisions=tuple(_revision_record(row, run) for row in rows))
+        before = () if known is None else known.revisions
+        rows = select(RevisionRow).where(RevisionRow.run == run.name, RevisionRow.revision >= len(before))
+        newer = session.scalars(rows.order_by(RevisionRow.revision))
+        timeline = Timeline(revisions=(*before, *(_revision_record(row, run) for row in newer)))
         with self._lock:
             self._timelines[run.name] = timeline
         return timeline
