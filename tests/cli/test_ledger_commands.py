@@ -54,9 +54,7 @@ def test_ledger_commands_when_a_run_was_read_then_they_tell_what_the_ranks_got(
     assert [piece["sample"] for piece in step["pieces"]] == samples[3]
     assert all(piece["text"] and piece["sample_tokens"] > 0 for piece in step["pieces"])
     of_web = [piece for piece in step["pieces"] if piece["source"] == "web"]
-    assert all(
-        piece["text"].startswith(f"{10 * piece['block'] + piece['row']}:") for piece in of_web
-    )
+    assert all(piece["text"].startswith(f"{10 * piece['block'] + piece['row']}:") for piece in of_web)
 
     assert main(["explain", url, "--sample", samples[2][0], "--text"]) == 0
     told = capsys.readouterr().out

@@ -49,7 +49,7 @@ MeasureFactory = Callable[..., Measured]
 
 @pytest.fixture
 def build(tokenizer_file: Path) -> BuildFactory:
-    """Builds the transform of one source, a text column unless told otherwise (text=None); `run` are fields of the run."""
+    """Builds the transform of one source: a text column, or text=None for none; `run` are fields of the run."""
 
     def make(*, run: dict[str, Any] | None = None, **transform: Any) -> Transform:
         if not {"text", "messages", "tokens", "function"} & set(transform):
