@@ -66,7 +66,7 @@ class StreamBuilder:
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
         self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key, on_unreachable)
-        self._on_advance, self._reported = on_advance, assignment.first_step
+        self._on_advance, self._reported, self._bound = on_advance, assignment.first_step, 0
         self._changed = threading.Condition()
         self._presence, self._awaited = Presence(assignment.ranks), ""
         self._spec: RunSpec | None = None
@@ -110,17 +110,16 @@ class StreamBuilder:
         Raises:
             NotReadyError: This constructor has only just got the stream.
             BadRequestError: No rank can have consumed that much.
+            UnavailableError: The planner, which knows whether it can, cannot be asked.
         """
         self._require_served(rank)
+        self._require_bound(rank, step)
         with self._changed:
             self._presence.hear(rank)
             if is_leaving:
                 self._presence.leave(rank)
             if self._window is None or self._spec is None:
                 raise NotReadyError(f"stream {self.assignment.stream} is {self._status}")
-            most = self._skip.ahead(self._window.acknowledged, self._spec.budgets.bind_ahead)
-            if step > most:  # what is not bound was never served, by no constructor
-                raise BadRequestError(f"rank {rank} can have consumed the steps before {most} at most, got {step}")
             if self._window.acknowledge(rank, step):
                 self._presence.move(rank)
             self._changed.notify_all()
@@ -129,6 +128,19 @@ class StreamBuilder:
             self._reported += advanced if is_news else 0
         if is_news or is_leaving:
             self._on_advance()
+
+    def _require_bound(self, rank: int, step: int) -> None:
+        """Refuse steps that are not bound: they were never served. Another constructor may have bound more than we."""
+        with self._changed:
+            if self._window is None or self._spec is None:
+                return
+            most = max(self._bound, self._skip.ahead(self._window.acknowledged, self._spec.budgets.bind_ahead))
+        if step > most:
+            most = max(most, self._feed.bound())
+            with self._changed:
+                self._bound = max(self._bound, most)
+        if step > most:
+            raise BadRequestError(f"rank {rank} can have consumed the steps before {most} at most, got {step}")
 
     def wait(self, rank: int, step: int, *, timeout_s: float) -> tuple[pa.RecordBatch, int] | None:
         """The rank's batch of a step and the microseconds that building the step took, once it is there.

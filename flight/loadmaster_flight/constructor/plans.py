@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import Assignment, CreateRunRequest, StreamView
-from loadmaster_flight.wire.errors import NotReadyError
+from loadmaster_flight.wire.errors import LoadmasterError, NotReadyError
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
 
+LOG = logging.getLogger(__name__)
 PLAN_WAIT_S = 2.0
 
 
 class PlanFeed:
-    """Fetches and binds plans of one generation of a stream. Used by one thread."""
+    """Fetches and binds plans of one generation of a stream. Used by one thread.
+
+    Those of later steps come along, and more of them once a quarter is used up: while the planner is away, the steps
+    that are bound are built.
+    """
 
     def __init__(self, planner: PlannerClient, assignment: Assignment) -> None:
         self._planner, self._assignment = planner, assignment
         self._plans: dict[int, StepPlan] = {}
         self._has_images = False
+        self._lock = threading.Lock()
+        self._came: dict[int, StepPlan] = {}
+        self._refill: threading.Thread | None = None
+        self._refill_at = 0
 
     def spec(self) -> RunSpec:
         """The run's frozen spec."""
@@ -31,6 +43,11 @@ class PlanFeed:
         view = self._view()
         return view.acknowledged if view.generation == self._assignment.generation else self._assignment.first_step
 
+    def bound(self) -> int:
+        """Exclusive bound of the steps that anybody may have been served. Any thread may call it."""
+        view = self._view()
+        return view.bound if view.generation == self._assignment.generation else self._assignment.first_step
+
     def get(self, step: int, *, until: int) -> StepPlan | None:
         """The slice of the plan of `step`; fetches those up to `until` along. None: the stream is over before `step`.
 
@@ -38,8 +55,12 @@ class PlanFeed:
             NotReadyError: It is not planned yet.
             LoadmasterError: The planner's answer, for example that the run is paused.
         """
+        with self._lock:
+            self._plans |= self._came
+            self._came = {}
         if step not in self._plans:
-            self._fetch(step, until)
+            self._plans |= self._fetch(step, until, PLAN_WAIT_S)
+        self._look_ahead(step, until)
         if plan := self._plans.get(step):
             return plan
         view = self._view()
@@ -55,14 +76,34 @@ class PlanFeed:
         """Close the calling thread's connection."""
         self._planner.close()
 
-    def _fetch(self, step: int, until: int) -> None:
+    def _look_ahead(self, step: int, until: int) -> None:
+        """Ask for later plans beside the build, so that a planner that does not answer holds nothing up."""
+        last, quarter = max(self._plans, default=step), max(1, (until - step) // 4)
+        if last + 1 > until - quarter or step < self._refill_at:
+            return
+        if self._refill is not None and self._refill.is_alive():
+            return
+        self._refill_at = step + quarter
+        self._refill = threading.Thread(target=self._fetch_more, args=(last + 1, until), name="plans", daemon=True)
+        self._refill.start()
+
+    def _fetch_more(self, first: int, until: int) -> None:
+        try:
+            plans = self._fetch(first, until, 0)
+        except LoadmasterError as error:  # whoever needs the step hears of it
+            LOG.debug("plans ahead: %s", error)
+            return
+        with self._lock:
+            self._came |= plans
+
+    def _fetch(self, first: int, until: int, wait_s: float) -> dict[int, StepPlan]:
         a = self._assignment
         dp_ranks = ",".join(map(str, sorted(set(a.dp_of_rank))))
-        query = {"first": step, "last": until, "wait_s": PLAN_WAIT_S, "bind": 1, "dp_ranks": dp_ranks}
+        query = {"first": first, "last": until, "wait_s": wait_s, "bind": 1, "dp_ranks": dp_ranks}
         if self._has_images:
             query["encoder_ranks"] = ",".join(map(str, sorted(a.ranks)))
         path = f"/runs/{a.run}/streams/{a.stream}/generations/{a.generation}/plans"
-        self._plans |= {p.step: p for p in plans_from_bytes(self._planner.request("GET", path, query=query))}
+        return {p.step: p for p in plans_from_bytes(self._planner.request("GET", path, query=query))}
 
     def _view(self) -> StreamView:
         return self._planner.get(f"/runs/{self._assignment.run}/streams/{self._assignment.stream}", StreamView)

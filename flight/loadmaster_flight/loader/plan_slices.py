@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..wire.control import StreamProgress
-from ..wire.errors import ConflictError, NotReadyError
+from ..wire.errors import ConflictError, LoadmasterError, NotReadyError
 from ..wire.http import PlannerClient, retrying
 from ..wire.step_plan import MaskedSample, StepPlan, plans_from_bytes
 from ..wire.tickets import MaterializeTicket
 
-FETCH_AHEAD = 8
+LOG = logging.getLogger(__name__)
+FETCH_AHEAD = 16
 """Steps beyond the ticket's that one request asks for along: they will be wanted next."""
+LOOK_AHEAD = 12
+"""Steps beyond the ticket's that are held if there are any: while the planner is away, what is bound is served."""
 FETCH_DEADLINE_S = 10.0
 MAX_PIECES = 1 << 20
 """Pieces of all slices kept together, about 72 bytes each."""
@@ -39,6 +43,7 @@ class PlanSlices:
         self._lock = threading.Lock()
         self._plans: OrderedDict[SliceKey, StepPlan] = OrderedDict()
         self._num_pieces = 0
+        self._asked: dict[SliceKey, int] = {}
 
     def of_ticket(self, ticket: MaterializeTicket) -> list[StepPlan]:
         """The ticket's steps, cut to its partitions, dp ranks and encoder ranks.
@@ -49,10 +54,12 @@ class PlanSlices:
             LoadmasterError: What the planner answered.
         """
         steps = range(ticket.first_step, ticket.last_step)
-        return [
+        found = [
             self._checked(ticket, step, digest).of_ranks(set(ticket.dp_ranks), ticket.encoder_ranks)
             for step, digest in zip(steps, ticket.digests, strict=True)
         ]
+        self._look_ahead(ticket)
+        return found
 
     def take_released(self, progress: StreamProgress) -> list[StepPlan]:
         """Hand over, once, the kept slices of steps below a stream's released step.
@@ -88,16 +95,45 @@ class PlanSlices:
             )
         return plan
 
-    def _fetch(self, ticket: MaterializeTicket, step: int) -> None:
-        path = f"/runs/{ticket.run}/streams/{ticket.stream}/generations/{ticket.generation}/plans"
-        partitions = ",".join(":".join(map(str, triple)) for triple in ticket.partitions)
-        query = {"first": step, "last": ticket.last_step + FETCH_AHEAD, "partitions": partitions}
+    def _look_ahead(self, ticket: MaterializeTicket) -> None:
+        """Ask for later steps beside the caller, so that a planner that does not answer holds nothing up."""
+        wanted = _key(ticket, ticket.last_step - 1 + LOOK_AHEAD)
+        with self._lock:
+            if ticket.last_step < self._asked.get(_stream(ticket), 0) or wanted in self._plans:
+                return
+            self._note_asked(ticket)
+        threading.Thread(target=self._fetch_more, args=(ticket,), name="slices", daemon=True).start()
+
+    def _note_asked(self, ticket: MaterializeTicket) -> None:
+        """Ask no more for a few steps: what there was has come, and what there was not is not planned yet."""
+        stream = _stream(ticket)
+        self._asked = {k: v for k, v in self._asked.items() if k[:2] != stream[:2] or k[2] == stream[2]}
+        self._asked[stream] = ticket.last_step + FETCH_AHEAD - LOOK_AHEAD
+
+    def _fetch_more(self, ticket: MaterializeTicket) -> None:
         planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
         try:
+            path, query = _request(ticket, ticket.last_step)
+            plans = plans_from_bytes(planner.request("GET", path, query=query))
+        except LoadmasterError as error:  # whoever needs the step hears of it
+            LOG.debug("slices ahead: %s", error)
+            return
+        finally:
+            planner.close()
+        with self._lock:
+            for plan in plans:
+                if _key(ticket, plan.step) not in self._plans:
+                    self._put(_key(ticket, plan.step), plan.of_partitions(ticket.partitions))
+
+    def _fetch(self, ticket: MaterializeTicket, step: int) -> None:
+        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
+        try:
+            path, query = _request(ticket, step)
             data = retrying(lambda: planner.request("GET", path, query=query), deadline_s=FETCH_DEADLINE_S)
         finally:
             planner.close()
         with self._lock:
+            self._note_asked(ticket)
             for plan in plans_from_bytes(data):
                 self._put(_key(ticket, plan.step), plan.of_partitions(ticket.partitions))
 
@@ -113,6 +149,17 @@ class PlanSlices:
         plan = self._plans.pop(key)
         self._num_pieces -= len(plan.pieces)
         return plan
+
+
+def _request(ticket: MaterializeTicket, first: int) -> tuple[str, dict[str, Any]]:
+    """Path and query of the ticket's partitions of steps, those that will be wanted next along with them."""
+    path = f"/runs/{ticket.run}/streams/{ticket.stream}/generations/{ticket.generation}/plans"
+    partitions = ",".join(":".join(map(str, triple)) for triple in ticket.partitions)
+    return path, {"first": first, "last": ticket.last_step + FETCH_AHEAD, "partitions": partitions}
+
+
+def _stream(ticket: MaterializeTicket) -> SliceKey:
+    return _key(ticket, -1)
 
 
 def _key(ticket: MaterializeTicket, step: int) -> SliceKey:
