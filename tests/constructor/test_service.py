@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from loadmaster_flight.constructor.process import ConstructorProcess
+from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import (
     BadRequestError,
@@ -360,6 +361,35 @@ def test_ack_when_nobody_can_have_consumed_that_much_then_it_is_refused(serve: C
     with pytest.raises(BadRequestError, match=r"consumed the steps before \d+ at most, got 1000000000"):
         acknowledge(process, right, 10**9)
     assert kinds(list(messages(process, ticket(0, 1)))) == [(FrameFlag.LAST, 0), (FrameFlag.WINDOW_END, 1)]
+
+
+def test_ack_when_another_constructor_had_bound_that_much_then_the_planner_is_asked(
+    serve: Callable[..., tuple],
+) -> None:
+    planner, process = serve(num_steps=60)
+    assert RunSpec.model_validate(planner.spec()).budgets.bind_ahead < 30
+    next(messages(process, ticket(0, 64)))
+    acknowledge(process, ticket(0, 64), 30)
+    assert kinds(list(messages(process, ticket(30, 32))))[0] == (FrameFlag.LAST, 30)
+
+
+def test_stream_when_no_plans_are_given_out_any_more_then_those_ahead_are_served(serve: Callable[..., tuple]) -> None:
+    planner, process = serve(num_steps=60)
+
+    def is_ahead() -> bool:
+        return any(int(query["last"]) >= 22 for path, query in planner.requests if path.endswith("/plans"))
+
+    for frame, _ in messages(process, ticket(0, 64)):
+        if frame.flags & FrameFlag.HEARTBEAT:
+            continue
+        acknowledge(process, ticket(0, 64), frame.step + 1)
+        if frame.step == 10:
+            wait_until(is_ahead, "a request for later plans")
+        if frame.step == 12:
+            planner.plan_fault = UnavailableError("no planner is there")
+        if frame.step == 19:
+            return
+    raise AssertionError("the stream ended before step 19")
 
 
 def test_stream_when_its_rank_opens_another_further_on_then_it_ends_instead_of_waiting(
