@@ -245,6 +245,8 @@ class Rig:
 
     def _start(self, name: str, port: int, proxy: SeveringProxy, *command: str) -> None:
         self._num_started += 1
+        if name in self.members:  # its pipe would stay open
+            self._end(self.members[name])
         ready = self.folder / f"{name}.{self._num_started}.ready"
         argv = ["-m", "loadmaster", *command, "--parent-pipe", "--ready-file", str(ready)]
         process = self.spawn(name, *argv)
