@@ -231,8 +231,9 @@ def test_run_when_a_whole_epoch_is_left_out_then_all_are_told_why(own_files: Own
         list(run)
     assert re.search("longer than 256 tokens.*; repair the source, or check sources.own.transform", told.value.message)
     cluster.create_run(spec, manifests)
+    way_on = f"once that is put right: loadmaster resume {cluster.url} --run {own_files.run}"
     told_ranks = [(type(error), error.message) for _, error in ends_of(cluster, own_files.run)]
-    assert told_ranks == [(DataError, told.value.message)] * RANKS
+    assert told_ranks == [(DataError, f"{told.value.message}; {way_on}")] * RANKS
     assert f"train  failed: {told.value.message}" in status_of(cluster, own_files.run)
 
 
