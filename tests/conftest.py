@@ -24,8 +24,9 @@ PROSE = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --matrix."""
-    parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix, not ten of them")
+    """Adds --matrix and --diagonal."""
+    parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix")
+    parser.addoption("--diagonal", action="store_true", help="run ten cells of the kill matrix")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
