@@ -14,6 +14,7 @@ from PIL import Image
 
 from loadmaster_flight.sources.inventory import freeze_source
 from loadmaster_flight.spec import load_run_spec
+from loadmaster_server.cli.adopt import guess_content
 from loadmaster_server.cli.init import main
 from support.energon_writer import CAPTIONS, write_energon
 
@@ -121,3 +122,11 @@ def test_init_when_neither_or_both_are_given_then_says_so(datasets: Path, capsys
     assert main([]) == 2
     assert main([str(datasets), "--from", "x.yaml"]) == 2
     assert capsys.readouterr().err.count("give either DATA_DIR or --from METADATASET") == 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\xff\xd8\xff\xe0", [b"\xff\xd8\xff\xe0"], {"bytes": b"\xff\xd8\xff\xe0"}, [{"bytes": b"\xff\xd8\xff\xe0"}]],
+)
+def test_guess_content_when_a_column_holds_pictures_in_any_form_then_it_is_found(value: object) -> None:
+    assert guess_content([{"shot": value, "caption": "the hold"}]) == {"image": ["shot"], "text": ["caption"]}

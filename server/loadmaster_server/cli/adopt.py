@@ -15,22 +15,11 @@ from loadmaster_flight.spec import SourceFormat, SourceSpec
 from loadmaster_flight.wire.errors import SourceError
 
 from .columns import WHOLE_ROWS, first_rows, guess_column
+from .media_columns import guess_media
 from .metadataset import BlendedDataset, read_metadataset
 from .scan import as_name
 from .starter import MICROBATCHES, SEQ_LEN
 
-_SIGNATURES = (
-    (b"\xff\xd8\xff", 0, "image"),
-    (b"\x89PNG", 0, "image"),
-    (b"GIF8", 0, "image"),
-    (b"WEBP", 8, "image"),
-    (b"ftyp", 4, "video"),
-    (b"\x1aE\xdf\xa3", 0, "video"),
-    (b"WAVE", 8, "audio"),
-    (b"fLaC", 0, "audio"),
-    (b"OggS", 0, "audio"),
-    (b"ID3", 0, "audio"),
-)
 HEAD = """\
 # From {path}, split {split}. Nothing was converted: the shards are read where they lie.
 # `loadmaster check {file}` opens every source; `loadmaster peek {file}` shows samples as the run will transform them.
@@ -132,25 +121,12 @@ def _adopted(name: str, dataset: BlendedDataset, share: float) -> AdoptedSource:
 
 
 def guess_content(rows: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """Columns by field of a transform: media by the first bytes of their values, then text, chats or ids."""
-    content: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        kinds = {media_kind(row[name]) for row in rows if row.get(name) is not None}
-        if len(kinds) == 1 and (kind := kinds.pop()) is not None:
-            content.setdefault(kind, []).append(name)
+    """Columns by field of a transform: media by their values, then text, chats or ids."""
+    content = guess_media(rows)
     column = guess_column(rows)
     if column is not None and not (content and column.kind == "tokens"):
         content[column.kind] = [column.path]
     return content
-
-
-def media_kind(value: object) -> str | None:
-    """image, video or audio, by the signature of the bytes (of the first one of a list)."""
-    first = value[0] if isinstance(value, list) and value else value
-    data = first.get("bytes") if isinstance(first, Mapping) else first
-    if not isinstance(data, bytes):
-        return None
-    return next((kind for mark, at, kind in _SIGNATURES if data[at : at + len(mark)] == mark), None)
 
 
 def spec_text(

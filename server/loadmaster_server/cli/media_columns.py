@@ -20,8 +20,6 @@ _KIND_OF_EXTENSION = {
     **dict.fromkeys(("mp4", "m4v", "mov", "webm", "mkv", "avi"), "video"),
     **dict.fromkeys(("wav", "flac", "mp3", "ogg", "opus", "m4a", "aac"), "audio"),
 }
-
-
 CAPTION_FILES = ("metadata.jsonl", "metadata.csv", "captions.tsv")
 
 
@@ -50,6 +48,11 @@ def guess_media(rows: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
 
 
 def _kind_of(value: object, *, is_in_struct: bool) -> str | None:
+    """Of a list, the kind of its first value."""
+    if isinstance(value, (list, tuple)):
+        return _kind_of(value[0], is_in_struct=is_in_struct) if value else None
+    if isinstance(value, Mapping):
+        return _kind_of(value.get("bytes"), is_in_struct=True)
     if isinstance(value, bytes):
         return _KIND_OF_TYPE.get(file_type(value))
     if isinstance(value, str) and is_in_struct:
