@@ -31,7 +31,7 @@ demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells, about 20 minutes)
+matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells)
 	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)
 
 check: $(READY) ## format, lint, types, layers
