@@ -329,7 +329,7 @@ class FakePlanner:
         word = StreamProgress(
             run=RUN, stream="train", generation=self.generation, step=self.acknowledged, status=self.waiting_text
         )
-        return HeartbeatReply(assignments=[self._assignment()], released=[word])
+        return HeartbeatReply(assignments=[] if body["is_leaving"] else [self._assignment()], released=[word])
 
     def _join(self, run: str, body: dict[str, Any]) -> JoinReply:
         if run != RUN:

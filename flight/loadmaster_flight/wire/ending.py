@@ -24,19 +24,25 @@ class StopEvent(threading.Event):
 def stop_event(*, has_parent_pipe: bool) -> StopEvent:
     """An event that SIGTERM, SIGINT and, with a parent's pipe, the end of standard input set. Main thread only.
 
-    A second signal ends the process at once. The handler sets the event from a thread of its own: the main thread may
-    just hold the event's lock inside `wait`, and would wait for itself.
+    A second signal ends the process at once. A thread hears the signals through `signal.set_wakeup_fd`, whose byte is
+    written as the signal comes: a handler would run in the main thread, which a signal that comes just before it
+    blocks in `wait`, or on another thread, does not wake.
     """
     stop = StopEvent()
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
 
-    def on_signal(number: int, _: object) -> None:
-        if stop.is_set():
-            os._exit(1)
-        stop.signal_number = number
-        threading.Thread(target=stop.set, name="stop", daemon=True).start()
+    def listen() -> None:
+        while number := os.read(heard, 1):
+            if stop.is_set():
+                os._exit(1)
+            stop.signal_number = number[0]
+            stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=listen, name="signals", daemon=True).start()
     if has_parent_pipe:
         end_with_parent(stop)
     return stop
