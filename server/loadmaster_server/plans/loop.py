@@ -200,7 +200,7 @@ class PlanLoop:
 
     def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
         state = planner.state()
-        record = _record(plan, list(state.placed_tokens_S), graph=planner.aggregate(), origins=planner.origins())
+        record = plan_record(plan, list(state.placed_tokens_S), graph=planner.aggregate(), origins=planner.origins())
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
         checkpoint = state.to_bytes() if is_base else None
         verdicts = _verdicts(self.key.stream, planner.new_verdicts())
@@ -220,9 +220,16 @@ class PlanLoop:
             self._learned |= fresh
 
 
-def _record(
+def plan_record(
     plan: StepPlan, total_tokens: list[int], *, graph: dict[str, object], origins: dict[str, object]
 ) -> PlanRecord:
+    """A step as the plan log keeps it.
+
+    Args:
+        plan: With its digest.
+        total_tokens: Shape (S,), placed since step 0 of the lineage.
+        graph, origins: What `StreamPlanner.aggregate` and `origins` say of the step.
+    """
     summary = {
         "num_tokens": plan.num_tokens,
         "num_pieces": len(plan.pieces),
