@@ -22,7 +22,7 @@ from loadmaster_server.store import Database
 from loadmaster_server.store.actors import ActorRepository
 
 from .commands import is_alive, wait_until
-from .severing import SeveringProxy, owns_port, to_file, to_port
+from .severing import SeveringProxy, ports_of, to_file, to_port
 from .temporary_postgres import Cluster
 
 LEASE_S = 2.0
@@ -83,7 +83,7 @@ class Rig:
         """Start all of them, and wait until they are registered."""
         self.temporary.mkdir(parents=True)
         self.planner_port = free_port()
-        self.planner_proxy = SeveringProxy(to_port(self.planner_port), self.is_severed)
+        self.planner_proxy = SeveringProxy(to_port(self.planner_port), self.severed_ports)
         self.client = PlannerClient(self.url, timeout_s=5)
         self._open_database()
         self.start_planner()
@@ -127,9 +127,9 @@ class Rig:
 
         wait_until(is_whole, timeout_s=READY_TIMEOUT_S, what="all actors to be registered")
 
-    def is_severed(self, port: int) -> bool:
-        """Whether the process at this local port is cut off."""
-        return any(owns_port(pid, port) for pid in list(self.severed))
+    def severed_ports(self) -> set[int]:
+        """Local ports of the processes that are cut off."""
+        return ports_of(list(self.severed)) if self.severed else set()
 
     def proxies(self) -> list[SeveringProxy]:
         """All ways."""
@@ -230,7 +230,7 @@ class Rig:
         if self.postgres is not None:
             self.database_url = self.postgres.new_database()
             socket_file = self.postgres.folder / ".s.PGSQL.5432"
-            self.database_proxy = SeveringProxy(to_file(socket_file), self.is_severed)
+            self.database_proxy = SeveringProxy(to_file(socket_file), self.severed_ports)
 
     def _through(self, proxy: SeveringProxy) -> str:
         name = self.database_url.split("?", 1)[0].rsplit("/", 1)[1]
@@ -238,7 +238,7 @@ class Rig:
 
     def _start_actor(self, name: str) -> None:
         port, command = free_port(), name.split("-", 1)[0]
-        proxy = SeveringProxy(to_port(port), self.is_severed)
+        proxy = SeveringProxy(to_port(port), self.severed_ports)
         more = [f"--state-dir={self.folder / 'state'}", "--workers=1"] if command == "loader" else []
         ways = [f"--planner={self.url}", f"--port={port}", f"--advertise=grpc://127.0.0.1:{proxy.port}"]
         self._start(name, port, proxy, command, *ways, *more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from .proxy import Proxy, reset
@@ -16,11 +16,11 @@ class SeveringProxy(Proxy):
 
     Args:
         connect: Opens a connection to what it stands before.
-        is_severed: Whether the process at the other end of a connection from this port of this machine is cut off.
+        severed_ports: The local ports of processes that are cut off: connections from there are lost.
     """
 
-    def __init__(self, connect: Callable[[], socket.socket], is_severed: Callable[[int], bool]) -> None:
-        self._connect, self._is_severed = connect, is_severed
+    def __init__(self, connect: Callable[[], socket.socket], severed_ports: Callable[[], Set[int]]) -> None:
+        self._connect, self._severed_ports = connect, severed_ports
         self._pairs: list[tuple[socket.socket, socket.socket, int]] = []
         super().__init__(0)
 
@@ -28,8 +28,9 @@ class SeveringProxy(Proxy):
         """Reset the connections of processes that are cut off by now."""
         with self._lock:
             pairs = list(self._pairs)
+        severed = self._severed_ports()
         for near, far, port in pairs:
-            if self._is_severed(port):
+            if port in severed:
                 reset(near)
                 reset(far)
 
@@ -40,7 +41,7 @@ class SeveringProxy(Proxy):
             except OSError:
                 return
             try:
-                far = None if self._is_severed(port) else self._connect()
+                far = None if port in self._severed_ports() else self._connect()
             except OSError:
                 far = None
             if far is None:
@@ -73,22 +74,20 @@ def to_file(path: Path) -> Callable[[], socket.socket]:
     return connect
 
 
-def owns_port(pid: int, port: int) -> bool:
-    """Whether a process has a TCP socket at this local port."""
-    inodes = {f"socket:[{inode}]" for inode in _inodes_at(port)}
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/fd/{name}") in inodes:
-                    return True
-    return False
-
-
-def _inodes_at(port: int) -> set[str]:
+def ports_of(pids: Iterable[int]) -> set[int]:
+    """Local ports of the TCP sockets that some processes have."""
+    inodes = {inode for pid in pids for inode in _inodes_of(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
-            if int(fields[1].rsplit(":", 1)[1], 16) == port and fields[9] != "0":
-                found.add(fields[9])
+            if f"socket:[{fields[9]}]" in inodes:
+                found.add(int(fields[1].rsplit(":", 1)[1], 16))
     return found
+
+
+def _inodes_of(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{name}")
