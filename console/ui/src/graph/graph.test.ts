@@ -1,0 +1,109 @@
+import { describe, expect, it } from "vitest";
+import { layout, NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
+import { around, groups, type Stage, split, statusOf, widths, worstFirst } from "./model";
+
+const stage = (id: string, fields: Partial<Stage> = {}): Stage => ({
+  id,
+  kind: "loader",
+  label: id,
+  group: "loaders",
+  queue_fill: null,
+  busy: null,
+  blocked: null,
+  idle: null,
+  rate: null,
+  errors: null,
+  detail: "",
+  ...fields,
+});
+
+const FLOWS = [
+  { from: "a", to: "b", rate: 100 },
+  { from: "b", to: "c", rate: 25 },
+  { from: "a", to: "c", rate: null },
+];
+
+describe("status", () => {
+  it.each([
+    [{ errors: 2, busy: 1 }, "failing"],
+    [{ busy: 0.9, blocked: 0.4 }, "blocked"],
+    [{ busy: 0.9, blocked: 0.1 }, "busy"],
+    [{ busy: 0.2, rate: 4 }, "flowing"],
+    [{ busy: 0, rate: 0 }, "idle"],
+    [{}, "unknown"],
+  ])("of %j is %s", (fields, status) => {
+    expect(statusOf(stage("a", fields))).toBe(status);
+  });
+
+  it("puts what hurts first", () => {
+    const found = worstFirst([
+      stage("idle", { busy: 0, rate: 0 }),
+      stage("busy", { busy: 0.95 }),
+      stage("failing", { errors: 1 }),
+      stage("held", { blocked: 0.6 }),
+      stage("held more", { blocked: 0.7 }),
+    ]);
+    expect(found.map((one) => one.id)).toEqual(["failing", "held more", "held", "busy", "idle"]);
+  });
+});
+
+describe("split", () => {
+  it("adds up to one", () => {
+    expect(split(stage("a", { busy: 0.5, blocked: 0.25 }))).toEqual({ busy: 0.5, blocked: 0.25, idle: 0.25 });
+    expect(split(stage("a", { busy: 1, blocked: 1 }))).toEqual({ busy: 0.5, blocked: 0.5, idle: 0 });
+  });
+
+  it("is nothing where nothing is known", () => {
+    expect(split(stage("a"))).toBeNull();
+  });
+});
+
+describe("flows", () => {
+  it("are as wide as the root of their rate", () => {
+    expect(widths(FLOWS)).toEqual([8, 4.5, 1]);
+    expect(widths([])).toEqual([]);
+  });
+
+  it("name the neighbours of a stage", () => {
+    expect([...around("b", FLOWS)].sort()).toEqual(["a", "b", "c"]);
+    expect([...around("z", FLOWS)]).toEqual(["z"]);
+  });
+});
+
+describe("groups", () => {
+  it("come in the order of the flow", () => {
+    const found = groups([stage("s", { group: "sources" }), stage("l1"), stage("l2", { errors: 1 })]);
+    expect(found.map((group) => group.name)).toEqual(["sources", "loaders"]);
+    expect(found[1]?.stages.map((one) => one.id)).toEqual(["l2", "l1"]);
+  });
+});
+
+describe("layout", () => {
+  const stages = ["a", "b", "c"].map((id) => stage(id));
+
+  it("goes from left to right and overlaps nowhere", () => {
+    const places = [...layout(stages, FLOWS).values()];
+    expect(places[0]?.x).toBeLessThan(places[1]?.x as number);
+    places.forEach((a, i) => {
+      for (const b of places.slice(i + 1)) {
+        expect(Math.abs(a.x - b.x) >= NODE_WIDTH || Math.abs(a.y - b.y) >= NODE_HEIGHT).toBe(true);
+      }
+    });
+  });
+
+  it("stays where it is when only numbers change", () => {
+    const stable = new StableLayout();
+    const before = stable.of(stages, FLOWS);
+    expect(
+      stable.of(
+        stages.map((one) => ({ ...one, rate: 7 })),
+        FLOWS,
+      ),
+    ).toBe(before);
+    expect(stable.of([...stages, stage("d")], FLOWS)).not.toBe(before);
+  });
+
+  it("passes over a flow to a stage that is not there", () => {
+    expect(layout(stages, [{ from: "a", to: "gone", rate: 1 }]).has("gone")).toBe(false);
+  });
+});
