@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, test } from "vitest";
 import table from "../../../../tests/schedules/curve_cases.json";
 import { type Curve, countAt, indexAfter, polyline, valueAt } from "./curve";

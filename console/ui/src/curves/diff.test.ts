@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, test } from "vitest";
 import { changedKnots, curveText, diffText } from "./diff";
 import { withCurve, withRetired } from "./schedule";

@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { expect, test } from "vitest";
 import { merge } from "./merge";
 import { withCurve, withRetired } from "./schedule";

@@ -1,0 +1,150 @@
+import type { Schedule } from "../curves/schedule";
+
+/** A draft as it is kept: what it was made from, and the server's version that it follows (0: none there). */
+export interface Kept {
+  readonly base: number;
+  readonly schedule: Schedule;
+  readonly version: number;
+}
+
+/** `kept`: the server has it; `waiting`, `saving`: it will; `offline`: tried again and again; `elsewhere`: another tab
+ * wrote the draft; `refused`: the server says no, so only this tab has it; `none`: there is nothing to keep. */
+export type SyncStatus = "none" | "kept" | "waiting" | "saving" | "offline" | "elsewhere" | "refused";
+
+export interface SyncState {
+  readonly status: SyncStatus;
+  readonly version: number;
+  readonly reason: string;
+}
+
+/** How writing a draft ended. */
+export type SaveResult =
+  | { is: "saved"; version: number }
+  | { is: "elsewhere"; version: number }
+  | { is: "passing"; reason: string }
+  | { is: "refused"; reason: string };
+
+export interface SyncPorts {
+  /** Write a draft over a version, or throw it away where `schedule` is null. Never throws. */
+  save(draft: { base: number; schedule: Schedule | null }, version: number): Promise<SaveResult>;
+  /** Keep in the tab what the server does not have yet; null: nothing any more. */
+  keep(draft: Kept | null): void;
+  later(task: () => void, delay_ms: number): () => void;
+}
+
+export const QUIET_MS = 600;
+export const RETRY_MS = 2_000;
+
+/**
+ * Keeps a draft in the tab at once and on the server soon: one write at a time, the newest content, never over a
+ * version that it has not seen. Works without React; `subscribe` and `snapshot` are what a hook needs.
+ */
+export class DraftSync {
+  private state: SyncState;
+  private wanted: { base: number; schedule: Schedule | null } | null = null;
+  private isSaving = false;
+  private cancel: (() => void) | null = null;
+  private readonly watchers = new Set<() => void>();
+
+  constructor(
+    private readonly ports: SyncPorts,
+    version: number,
+  ) {
+    this.state = { status: version > 0 ? "kept" : "none", version, reason: "" };
+  }
+
+  readonly subscribe = (watcher: () => void): (() => void) => {
+    this.watchers.add(watcher);
+    return () => void this.watchers.delete(watcher);
+  };
+
+  readonly snapshot = (): SyncState => this.state;
+
+  /** The draft is this now; null: it is the revision itself, nothing to keep. */
+  want(base: number, schedule: Schedule | null): void {
+    if (schedule === null && this.state.version === 0 && this.wanted === null && !this.isSaving) return;
+    this.wanted = { base, schedule };
+    this.ports.keep(schedule === null ? null : { base, schedule, version: this.state.version });
+    if (this.state.status === "elsewhere") return;
+    this.set({ status: "waiting" });
+    this.schedule(QUIET_MS);
+  }
+
+  /** Write what is wanted at once, and wait until it is written or cannot be. */
+  async flush(): Promise<SyncState> {
+    this.cancel?.();
+    while (this.isSaving) await this.settled();
+    if (this.wanted !== null && this.state.status !== "elsewhere") await this.run();
+    return this.state;
+  }
+
+  /** The server's draft is this version now, by what this tab asked for (a rebase, a publish, a choice). */
+  adopt(version: number): void {
+    this.cancel?.();
+    this.wanted = null;
+    this.ports.keep(null);
+    this.set({ status: version > 0 ? "kept" : "none", version, reason: "" });
+  }
+
+  /** After `elsewhere`: write this tab's draft over the version that is there. */
+  overwrite(): void {
+    this.set({ status: "waiting", reason: "" });
+    this.schedule(0);
+  }
+
+  close(): void {
+    this.cancel?.();
+  }
+
+  private schedule(delay_ms: number): void {
+    this.cancel?.();
+    this.cancel = this.ports.later(() => void this.run(), delay_ms);
+  }
+
+  private async run(): Promise<void> {
+    if (this.isSaving || this.wanted === null) return;
+    const draft = this.wanted;
+    this.isSaving = true;
+    this.set({ status: "saving" });
+    const result = await this.ports.save(draft, this.state.version);
+    this.isSaving = false;
+    this.take(result, draft);
+  }
+
+  private take(result: SaveResult, draft: { base: number; schedule: Schedule | null }): void {
+    const isNewest = this.wanted === draft;
+    if (result.is === "saved") {
+      if (isNewest) this.adopt(result.version);
+      else this.again(result.version);
+    } else if (result.is === "elsewhere") {
+      this.set({ status: "elsewhere", version: result.version, reason: "" });
+    } else if (result.is === "passing") {
+      this.set({ status: "offline", reason: result.reason });
+      this.schedule(RETRY_MS);
+    } else {
+      this.set({ status: "refused", reason: result.reason });
+    }
+  }
+
+  private again(version: number): void {
+    this.set({ status: "waiting", version, reason: "" });
+    if (this.wanted?.schedule) {
+      this.ports.keep({ base: this.wanted.base, schedule: this.wanted.schedule, version });
+    }
+    this.schedule(QUIET_MS);
+  }
+
+  private settled(): Promise<void> {
+    return new Promise((done) => {
+      const stop = this.subscribe(() => {
+        stop();
+        done();
+      });
+    });
+  }
+
+  private set(change: Partial<SyncState>): void {
+    this.state = { ...this.state, ...change };
+    for (const watcher of [...this.watchers]) watcher();
+  }
+}
