@@ -1,0 +1,61 @@
+import { Select } from "@mantine/core";
+import { Link, useNavigate, useParams, useRouterState } from "@tanstack/react-router";
+import { useRuns } from "../runs/query";
+import classes from "./app.module.css";
+import { RUN_SCREENS, TOP_SCREENS } from "./screens";
+import { useRun } from "./useRun";
+
+/** Where one is: all runs / this run / this screen. The run can be switched without leaving the screen. */
+export function Crumbs() {
+  const { run } = useRun();
+  const screen = useScreenName();
+  return (
+    <nav className={classes.crumbs} aria-label="Breadcrumb">
+      <ol>
+        <li>
+          <Link to="/runs">Runs</Link>
+        </li>
+        {run && (
+          <li>
+            <RunSwitcher />
+          </li>
+        )}
+        {screen && screen !== "Runs" && (
+          <li aria-current="page" className={classes.crumbHere}>
+            {screen}
+          </li>
+        )}
+      </ol>
+    </nav>
+  );
+}
+
+function useScreenName(): string {
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const { run = "" } = useParams({ strict: false });
+  const all = [...RUN_SCREENS, ...TOP_SCREENS];
+  return all.find(({ to }) => to.replace("$run", encodeURIComponent(run)) === path.replace(/\/$/, ""))?.name ?? "";
+}
+
+function RunSwitcher() {
+  const { run } = useRun();
+  const { data: runs = [] } = useRuns();
+  const navigate = useNavigate();
+  const path = useRouterState({ select: (state) => state.matches.at(-1)?.fullPath });
+  const here = RUN_SCREENS.find((each) => each.to === path)?.to ?? "/runs/$run";
+  const names = runs.some((each) => each.run === run)
+    ? runs.map((each) => each.run)
+    : [run, ...runs.map((each) => each.run)];
+  return (
+    <Select
+      aria-label="Run"
+      className={classes.runSwitch}
+      data={names}
+      value={run}
+      searchable={names.length > 8}
+      allowDeselect={false}
+      comboboxProps={{ width: 260, position: "bottom-start", transitionProps: { duration: 0 } }}
+      onChange={(next) => next && void navigate({ to: here, params: { run: next } })}
+    />
+  );
+}

@@ -1,0 +1,8 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { runRoute } from "../app/roots";
+
+export const route = createRoute({
+  getParentRoute: () => runRoute,
+  path: "steps",
+  component: lazyRouteComponent(() => import("./Screen"), "Screen"),
+});

@@ -1,0 +1,40 @@
+import { formatAge, formatSeconds } from "./format";
+import classes from "./ui.module.css";
+
+interface NumberWithAgeProps {
+  label: string;
+  /** Ready for people; null: not known. */
+  value: string | null;
+  unit?: string;
+  /** Seconds that it was taken over. */
+  window_s?: number | null;
+  /** Seconds since it was true. */
+  age_s?: number | null;
+  /** Why it is not known; shown instead of a number. */
+  missing?: string;
+  tone?: "ok" | "warn" | "bad";
+}
+
+/** One number with its unit, the window it was taken over and how old it is. Never "N/A". */
+export function NumberWithAge({ label, value, unit, window_s, age_s, missing, tone }: NumberWithAgeProps) {
+  const notes = [
+    window_s ? `over ${formatSeconds(window_s)}` : "",
+    age_s != null && age_s >= 3 ? formatAge(age_s) : "",
+  ].filter(Boolean);
+  return (
+    <div className={classes.figure}>
+      <dt className={classes.figureLabel}>{label}</dt>
+      <dd className={classes.figureValue} data-tone={tone}>
+        {value === null ? (
+          <span className={classes.figureMissing}>{missing ?? "not known yet"}</span>
+        ) : (
+          <>
+            {value}
+            {unit && <span className="lm-unit">{unit}</span>}
+          </>
+        )}
+      </dd>
+      <dd className={classes.figureNote}>{value === null ? "" : notes.join(", ")}</dd>
+    </div>
+  );
+}
