@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.http import API
 
+from .access import AccessService, access_routes, add_refusal_handlers
 from .actors import ActorService, actor_routes
 from .ledger import LedgerService, ledger_routes
 from .planning.warming import Warming
 from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
-from .problems import add_problem_handlers
+from .problems import add_problem_handlers, problem_answer
 from .runs import JoinService, RankWatch, RunService, TicketOffice, run_routes
 from .schedules import ScheduleService, schedule_routes
 from .settings import PlannerSettings
@@ -50,6 +51,7 @@ class Planner:
         self.graphs = GraphService(self.store)
         self.ledger = LedgerService(self.store)
         self.schedules = ScheduleService(self.store)
+        self.access = AccessService(self.store.access, settings.access)
         self.counters = Counters()
         every = settings.checkpoint_steps
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters)
@@ -84,7 +86,10 @@ def create_app(planner: Planner) -> FastAPI:
     """The app of a planner, which must have been started."""
     app = FastAPI(title="Loadmaster planner", docs_url=None, redoc_url=None)
     add_problem_handlers(app)
+    add_refusal_handlers(app, planner.access, problem_answer)
+    app.state.access = planner.access
     api = APIRouter(prefix=API)
+    api.include_router(access_routes(planner.access))
     api.include_router(actor_routes(planner.actors))
     api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
     api.include_router(plan_routes(planner.plans, planner.graphs, planner.stats))

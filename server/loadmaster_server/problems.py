@@ -19,7 +19,7 @@ PROBLEM_JSON = "application/problem+json"
 
 def add_problem_handlers(app: FastAPI) -> None:
     """Answer every error of the app as a problem."""
-    app.add_exception_handler(LoadmasterError, _on_our_error)
+    app.add_exception_handler(LoadmasterError, problem_answer)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(UnicodeEncodeError, _on_bad_text)
@@ -32,7 +32,8 @@ def _problem(error: LoadmasterError, status: int | None = None) -> JSONResponse:
     return JSONResponse(body, status_code=body["status"], media_type=PROBLEM_JSON)
 
 
-async def _on_our_error(request: Request, error: Exception) -> JSONResponse:
+async def problem_answer(request: Request, error: Exception) -> JSONResponse:
+    """The answer to one of our errors."""
     assert isinstance(error, LoadmasterError)
     if error.http_status >= 500 and not error.retry:
         LOG.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)

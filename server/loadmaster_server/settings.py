@@ -8,6 +8,7 @@ from pathlib import Path
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_flight.wire.flight import loopback_only
 
+from .access import AccessMode
 from .plans import RetentionRules
 
 STATE_DIR = ".loadmaster"
@@ -28,6 +29,7 @@ class PlannerSettings:
         storage: Folder or URI for the bodies of old plans; empty: `segments` in `state_dir`.
         retention: What of the plan log stays in SQL, and what at all.
         planner_lease_s: A planner that is silent for this long gives way to one that stands by.
+        access: What somebody may do who has not said who they are.
 
     Raises:
         BadRequestError: A value is out of its range; names the field.
@@ -43,6 +45,7 @@ class PlannerSettings:
     storage: str = ""
     retention: RetentionRules = field(default_factory=RetentionRules)
     planner_lease_s: float = 5.0
+    access: AccessMode = AccessMode.OFF
 
     def __post_init__(self) -> None:
         loopback_only(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")

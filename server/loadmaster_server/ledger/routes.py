@@ -7,10 +7,12 @@ from fastapi.responses import StreamingResponse
 
 from loadmaster_flight.wire.ledger import DiffReport, SampleView, StepView
 
+from ..access import Role, needs
 from ..store import StreamKey
 from .explaining import Choice
 from .service import LedgerService
 
+READS = [needs(Role.VIEWER)]
 NDJSON = "application/x-ndjson"
 
 
@@ -18,7 +20,7 @@ def ledger_routes(ledger: LedgerService) -> APIRouter:
     """The routes of the ledger."""
     router = APIRouter(tags=["ledger"])
 
-    @router.get("/runs/{run}/steps/{step}")
+    @router.get("/runs/{run}/steps/{step}", dependencies=READS)
     def read_step(
         run: str,
         step: int,
@@ -31,18 +33,18 @@ def ledger_routes(ledger: LedgerService) -> APIRouter:
         choice = Choice(rank=rank, microbatch=microbatch, has_text=text)
         return ledger.step(StreamKey(run=run, stream=stream), step, choice)
 
-    @router.get("/runs/{run}/samples")
+    @router.get("/runs/{run}/samples", dependencies=READS)
     def read_sample(run: str, sample: str, stream: str = "train", text: bool = False) -> SampleView:
         """Every step that a sample is in, or why it is in none."""
         return ledger.sample(StreamKey(run=run, stream=stream), sample, has_text=text)
 
-    @router.get("/runs/{run}/verify", response_class=StreamingResponse)
+    @router.get("/runs/{run}/verify", response_class=StreamingResponse, dependencies=READS)
     def verify(run: str, stream: str = "train", generation: int | None = None) -> StreamingResponse:
         """VerifyReport as lines of JSON: how far it is, and last the whole."""
         lines = ledger.verify(StreamKey(run=run, stream=stream), generation)
         return StreamingResponse(lines, media_type=NDJSON)
 
-    @router.get("/diff")
+    @router.get("/diff", dependencies=READS)
     def read_diff(a: str, b: str, stream: str = "train") -> DiffReport:
         """First step and samples in which two runs, or two generations (`RUN:GENERATION`), part."""
         return ledger.diff(a, b, stream)

@@ -7,12 +7,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from ..access import Role, needs
 from ..store import GenerationKey, StreamKey
 from .graph import GraphService, StepGraph
 from .query import parse_query
 from .service import PlanAnswer, PlanService
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
+PLANS = "/runs/{run}/streams/{stream}/generations/{generation}/plans"
 STREAM_END = "x-loadmaster-stream-end"
 """Exclusive end of the stream, once it is planned."""
 
@@ -21,12 +23,12 @@ def plan_routes(plans: PlanService, graphs: GraphService, stats: Callable[[], di
     """The routes of plans, of their graphs, and of what the plan log takes."""
     router = APIRouter(tags=["plans"])
 
-    @router.get("/stats")
+    @router.get("/stats", dependencies=[needs(Role.VIEWER)])
     def read_stats() -> dict[str, float]:
         """Sizes of the plan log in SQL and in segment files, and what the planner has counted since it started."""
         return stats()
 
-    @router.get("/runs/{run}/streams/{stream}/generations/{generation}/plans", response_class=Response)
+    @router.get(PLANS, response_class=Response, dependencies=[needs(Role.PROCESS)])
     def read_plans(
         run: str,
         stream: str,
@@ -53,7 +55,7 @@ def plan_routes(plans: PlanService, graphs: GraphService, stats: Callable[[], di
         key = GenerationKey(run=run, stream=stream, generation=generation)
         return _response(plans.read(key, query), if_none_match)
 
-    @router.get("/runs/{run}/streams/{stream}/steps/{step}/graph")
+    @router.get("/runs/{run}/streams/{stream}/steps/{step}/graph", dependencies=[needs(Role.VIEWER)])
     def read_graph(run: str, stream: str, step: int) -> StepGraph:
         """A planned step: source -> loader partition -> dp rank, aggregated."""
         return graphs.read(StreamKey(run=run, stream=stream), step)

@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from loadmaster_flight.spec import Ramp, ScheduleSpec
 
+from ..access import Name
 from .merge import Side
 
-Author = Annotated[str, Field(pattern=r"^[^\s/][^/\x00-\x1f]{0,199}$")]
+Author = Name
 Message = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Step = Annotated[int, Field(ge=0, lt=1 << 53)]
 
@@ -22,7 +23,8 @@ class _Body(BaseModel):
 class PublishRequest(_Body):
     """Publish a schedule from a step on."""
 
-    author: Author
+    author: Author | None = None
+    """None: who asks. Somebody else may be named only where access is off."""
     message: Message
     schedule: ScheduleSpec | None = None
     """None: the author's draft."""
@@ -33,7 +35,8 @@ class PublishRequest(_Body):
 class ActRequest(_Body):
     """Restore a revision, or hold the mixture."""
 
-    author: Author
+    author: Author | None = None
+    """None: who asks. Somebody else may be named only where access is off."""
     message: Message
     at_step: Step | None = None
 
@@ -41,7 +44,8 @@ class ActRequest(_Body):
 class RetimeRequest(_Body):
     """Let a scheduled publish wait for another step."""
 
-    author: Author
+    author: Author | None = None
+    """None: who asks. Somebody else may be named only where access is off."""
     at_step: Step
 
 
@@ -129,6 +133,13 @@ class ScheduleView(_Body):
     timeline: list[StretchView]
     scheduled: list[ScheduledHead]
     """Those that are pending or suspended."""
+    sources: list[str]
+    """All of the run, with a weight or without, in its order."""
+    g_multiple: int
+    c_multiple: int
+    """What the planner rounds G and C down to."""
+    rows: int
+    """Rows of C tokens in a microbatch."""
 
 
 class PublishReply(_Body):

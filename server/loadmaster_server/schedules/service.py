@@ -54,6 +54,7 @@ class ScheduleService:
         """The newest schedule, which steps can still be changed, and what waits for its step."""
         timeline, room = self._store.schedules.timeline(run), self._store.schedules.room(run)
         waiting = [record for record in self._store.schedules.scheduled(run) if record.state in WAITING]
+        spec = self._store.runs.definition(run).spec
         return ScheduleView(
             run=run,
             revision=timeline.newest.number,
@@ -63,6 +64,10 @@ class ScheduleService:
             end_step=room.end_step,
             timeline=[StretchView(from_step=step, revision=r.number) for step, r in timeline.stretches()],
             scheduled=[headed(scheduled_view(record), ScheduledHead) for record in waiting],
+            sources=list(spec.source_names),
+            g_multiple=spec.batch.g_multiple,
+            c_multiple=spec.batch.c_multiple or spec.batch.align,
+            rows=spec.batch.rows,
         )
 
     def revisions(self, run: str, *, before: int | None, limit: int) -> list[RevisionHead]:
@@ -77,7 +82,7 @@ class ScheduleService:
         timeline = self._store.schedules.timeline(run)
         return revision_view(timeline, _revision(timeline, number))
 
-    def publish(self, run: str, request: PublishRequest, base: int) -> PublishReply:
+    def publish(self, run: str, author: str, request: PublishRequest, base: int) -> PublishReply:
         """Publish a schedule that was made from revision `base`. Whatever goes wrong, the author's draft has it.
 
         Raises:
@@ -86,24 +91,22 @@ class ScheduleService:
             SpecError, MeshError: The run cannot go on with it.
         """
         spec = self._store.runs.definition(run).spec
-        schedule = request.schedule or self._store.drafts.get(run, request.author).schedule
+        schedule = request.schedule or self._store.drafts.get(run, author).schedule
 
         def decide(timeline: Timeline, step: int, room: Room) -> ScheduleSpec:
             check_schedule(spec, schedule, timeline, step, room)
             return schedule
 
-        change = Change(
-            author=request.author, message=request.message, base=base, at_step=request.at_step, closes_draft=True
-        )
+        change = Change(author=author, message=request.message, base=base, at_step=request.at_step, closes_draft=True)
         try:
             return self._published(run, self._store.schedules.publish(run, change, decide))
         except LoadmasterError as error:
-            draft = self._keep(run, request, base)
+            draft = self._keep(run, author, request, base)
             if isinstance(error, StaleError):
                 raise self._stale(run, error, draft) from error
             raise
 
-    def restore(self, run: str, number: int, request: ActRequest, base: int) -> PublishReply:
+    def restore(self, run: str, author: str, number: int, request: ActRequest, base: int) -> PublishReply:
         """A new revision with the schedule of an old one."""
         spec = self._store.runs.definition(run).spec
 
@@ -112,12 +115,12 @@ class ScheduleService:
             check_schedule(spec, schedule, timeline, step, room)
             return schedule
 
-        change = _change(request, Action.RESTORED, base)
+        change = _change(author, request, Action.RESTORED, base)
         return self._published(run, self._store.schedules.publish(run, change, decide))
 
-    def hold(self, run: str, request: ActRequest, base: int | None) -> PublishReply:
+    def hold(self, run: str, author: str, request: ActRequest, base: int | None) -> PublishReply:
         """A new revision in which all shares stay what they are at its first step; G and C keep their curves."""
-        change = _change(request, Action.HELD, base)
+        change = _change(author, request, Action.HELD, base)
         return self._published(run, self._store.schedules.publish(run, change, _held))
 
     def scheduled(self, run: str) -> list[ScheduledHead]:
@@ -132,13 +135,13 @@ class ScheduleService:
             raise NotFoundError(f"run {run!r} has no scheduled publish {number}")
         return scheduled_view(found[0])
 
-    def cancel(self, run: str, number: int, author: str) -> ScheduledView:
+    def cancel(self, run: str, author: str, number: int) -> ScheduledView:
         """Take a scheduled publish back."""
         return scheduled_view(self._store.schedules.cancel(run, number, author))
 
-    def retime(self, run: str, number: int, request: RetimeRequest) -> ScheduledView:
+    def retime(self, run: str, author: str, number: int, request: RetimeRequest) -> ScheduledView:
         """Let a scheduled publish wait for another step."""
-        return scheduled_view(self._store.schedules.retime(run, number, request.author, request.at_step))
+        return scheduled_view(self._store.schedules.retime(run, number, author, request.at_step))
 
     def preview(self, run: str, request: PreviewRequest) -> PreviewReply:
         """What a schedule would do; nothing changes.
@@ -166,14 +169,14 @@ class ScheduleService:
         )
         return [audit_view(record) for record in page]
 
-    def _keep(self, run: str, request: PublishRequest, base: int) -> DraftRecord | None:
+    def _keep(self, run: str, author: str, request: PublishRequest, base: int) -> DraftRecord | None:
         """The draft of a publish that was refused; None where its base is none of the run's."""
         timeline = self._store.schedules.timeline(run)
         if request.schedule is None:
-            return self._store.drafts.get(run, request.author)
+            return self._store.drafts.get(run, author)
         if not 0 <= base <= timeline.newest.number:
             return None
-        return self._store.drafts.save(run, request.author, base=base, schedule=request.schedule)
+        return self._store.drafts.save(run, author, base=base, schedule=request.schedule)
 
     def _stale(self, run: str, error: StaleError, draft: DraftRecord | None) -> StaleError:
         timeline = self._store.schedules.timeline(run)
@@ -195,8 +198,8 @@ class ScheduleService:
         )
 
 
-def _change(request: ActRequest, action: Action, base: int | None) -> Change:
-    return Change(author=request.author, message=request.message, action=action, base=base, at_step=request.at_step)
+def _change(author: str, request: ActRequest, action: Action, base: int | None) -> Change:
+    return Change(author=author, message=request.message, action=action, base=base, at_step=request.at_step)
 
 
 def _revision(timeline: Timeline, number: int) -> RevisionRecord:

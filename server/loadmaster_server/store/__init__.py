@@ -1,5 +1,7 @@
 """The only place that knows SQL: models, migrations, and repositories that hand out frozen records."""
 
+from .access import AccessRepository
+from .access_records import AccessAction, Grant, Key, SessionRecord, TokenRecord
 from .bulletin import ACTORS, Bulletin
 from .database import Database
 from .migration import upgrade
@@ -37,6 +39,8 @@ from .store import Store
 
 __all__ = [
     "ACTORS",
+    "AccessAction",
+    "AccessRepository",
     "Action",
     "ActorRecord",
     "AuditRecord",
@@ -48,6 +52,8 @@ __all__ = [
     "GenerationKey",
     "GenerationRecord",
     "GenerationState",
+    "Grant",
+    "Key",
     "LeaseKind",
     "LeaseRecord",
     "NewGeneration",
@@ -58,12 +64,14 @@ __all__ = [
     "Room",
     "ScheduledRecord",
     "ScheduledState",
+    "SessionRecord",
     "SourceCounts",
     "StepMembership",
     "Store",
     "StreamKey",
     "SupersededError",
     "Timeline",
+    "TokenRecord",
     "VerdictKind",
     "VerdictRecord",
     "upgrade",

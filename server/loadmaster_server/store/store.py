@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
+from .access import AccessRepository
 from .actors import ActorRepository
 from .archive import ArchiveRepository
 from .audit import AuditRepository
@@ -47,6 +48,7 @@ class Store:
         self.schedules = ScheduleRepository(self.database)
         self.drafts = DraftRepository(self.database)
         self.audit = AuditRepository(self.database)
+        self.access = AccessRepository(self.database)
         self.bulletin = Bulletin()
         try:
             self.ticket_key = self._ticket_key()

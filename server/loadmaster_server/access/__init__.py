@@ -1,0 +1,21 @@
+"""Who may do what: tokens, browser sessions, one-time sign-in links, and the declaration that every route makes."""
+
+from .needs import Needs, needs
+from .principal import AccessMode, Principal, Role, author_of
+from .refusing import add_refusal_handlers
+from .routes import access_routes
+from .schemas import Name
+from .service import AccessService
+
+__all__ = [
+    "AccessMode",
+    "AccessService",
+    "Name",
+    "Needs",
+    "Principal",
+    "Role",
+    "access_routes",
+    "add_refusal_handlers",
+    "author_of",
+    "needs",
+]
