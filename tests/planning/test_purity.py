@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loadmaster_server.planning import Demand, PlannerState, StreamPlanner
 
 Make = Callable[..., Any]
-FIXTURES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FIXTURES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _lengths(seed: int, num: int = 120) -> list[int]:

@@ -147,7 +147,8 @@ def test_read_when_a_file_turns_up_at_the_second_look_then_is_read(data: Path, o
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(media.read(0, "late.jpg", LIMIT)))
     thread.start()
-    (data / "late.jpg").write_bytes(b"late")
+    (data / "part").write_bytes(b"late")
+    (data / "part").replace(data / "late.jpg")
     media.close()  # ends the wait between the looks
     thread.join(timeout=30)
     assert results == [b"late"]
