@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, FastAPI
 from sqlalchemy.orm import Session
 
+from loadmaster_console import ConsolePages
 from loadmaster_flight.wire.http import API
 
 from .access import AccessService, access_routes, add_refusal_handlers
@@ -96,4 +97,5 @@ def create_app(planner: Planner) -> FastAPI:
     api.include_router(ledger_routes(planner.ledger))
     api.include_router(schedule_routes(planner.schedules))
     app.include_router(api)
+    app.add_middleware(ConsolePages)
     return app

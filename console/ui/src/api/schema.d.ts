@@ -128,6 +128,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Health
+         * @description Whether this planner acts; one that stands by answers 503.
+         */
+        get: operations["read_health_api_v1_health_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs": {
         parameters: {
             query?: never;
@@ -708,6 +728,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Session
+         * @description Who asks, and what they may do; 401 where nobody has said who it is.
+         */
+        get: operations["read_session_api_v1_session_get"];
+        put?: never;
+        /**
+         * Sign In
+         * @description Open a browser session with a one-time code or an API token; its cookie comes with the answer.
+         */
+        post: operations["sign_in_api_v1_session_post"];
+        /**
+         * Sign Out
+         * @description End the session that the request comes with.
+         */
+        delete: operations["sign_out_api_v1_session_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Sessions
+         * @description One's own browser sessions, newest first; everybody's for an admin.
+         */
+        get: operations["list_sessions_api_v1_sessions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End Session
+         * @description Sign a browser out: one's own, anybody's as an admin.
+         */
+        delete: operations["end_session_api_v1_sessions__session__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stats": {
         parameters: {
             query?: never;
@@ -728,10 +816,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Tokens
+         * @description All tokens, oldest first, revoked ones too; never their secrets.
+         */
+        get: operations["list_tokens_api_v1_tokens_get"];
+        put?: never;
+        /**
+         * Create Token
+         * @description Hand out a token; this answer alone has its secret.
+         */
+        post: operations["create_token_api_v1_tokens_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Token
+         * @description Let a token open nothing more, and end the sessions that were opened with it.
+         */
+        delete: operations["revoke_token_api_v1_tokens__token__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * AccessMode
+         * @description What somebody may do who has not said who they are.
+         *
+         *     off: anything, under the name that the request gives. local: what a process and a viewer may; names are for those
+         *     who change something. token: ask for health and sign in, nothing else.
+         * @enum {string}
+         */
+        AccessMode: "off" | "local" | "token";
         /**
          * ActRequest
          * @description Restore a revision, or hold the mixture.
@@ -739,8 +880,11 @@ export interface components {
         ActRequest: {
             /** At Step */
             at_step?: number | null;
-            /** Author */
-            author: string;
+            /**
+             * Author
+             * @description None: who asks. Somebody else may be named only where access is off.
+             */
+            author?: string | null;
             /** Message */
             message: string;
         };
@@ -761,7 +905,7 @@ export interface components {
             heartbeat_age_s: number;
             /** Pid */
             pid: number;
-            role: components["schemas"]["Role"];
+            role: components["schemas"]["loadmaster_flight__wire__control__Role"];
             /** Stats */
             stats?: {
                 [key: string]: number;
@@ -1068,6 +1212,15 @@ export interface components {
             detail?: components["schemas"]["ValidationError"][];
         };
         /**
+         * HealthView
+         * @description The planner answers, and acts.
+         */
+        HealthView: {
+            access: components["schemas"]["AccessMode"];
+            /** Status */
+            status: string;
+        };
+        /**
          * HeartbeatReply
          * @description The desired state of a process. `released`: what every rank has acknowledged, so that windows can move on.
          */
@@ -1085,9 +1238,10 @@ export interface components {
          *
          *     Attributes:
          *         acknowledged: From constructors, per stream, what all their ranks have acknowledged.
-         *         stats: For people.
+         *         stats: For people; of these `busy_s`, `blocked_s` and `idle_s` say how its time was spent, see docs/live.md.
          *         warm: From loaders, standby leases whose next steps are in memory.
          *         is_leaving: It is about to end: its leases are to be handed over first.
+         *         sources: From loaders, how they read.
          */
         HeartbeatRequest: {
             /** Acknowledged */
@@ -1099,6 +1253,8 @@ export interface components {
              * @default false
              */
             is_leaving: boolean;
+            /** Sources */
+            sources?: components["schemas"]["SourceReport"][];
             /** Stats */
             stats?: {
                 [key: string]: number;
@@ -1257,6 +1413,38 @@ export interface components {
             partitions: number[][];
         };
         /**
+         * NewTokenView
+         * @description A token that was just made.
+         */
+        NewTokenView: {
+            /** Created At */
+            created_at: number;
+            /** Created By */
+            created_by: string;
+            /** Expires At */
+            expires_at: number | null;
+            /** Id */
+            id: string;
+            /**
+             * Is Good
+             * @description Neither revoked nor too old.
+             */
+            is_good: boolean;
+            /** Last Used At */
+            last_used_at: number | null;
+            /** Name */
+            name: string;
+            /** Revoked At */
+            revoked_at: number | null;
+            /** Roles */
+            roles: components["schemas"]["loadmaster_server__access__principal__Role"][];
+            /**
+             * Token
+             * @description The secret itself; it is not told again.
+             */
+            token: string;
+        };
+        /**
          * PieceView
          * @description One piece of a step.
          *
@@ -1375,8 +1563,11 @@ export interface components {
              * @description None: the first step that is not bound. Beyond what is planned: it waits, and is suspended if its base moves.
              */
             at_step?: number | null;
-            /** Author */
-            author: string;
+            /**
+             * Author
+             * @description None: who asks. Somebody else may be named only where access is off.
+             */
+            author?: string | null;
             /** Message */
             message: string;
             /** @description None: the author's draft. */
@@ -1401,10 +1592,17 @@ export interface components {
          *         moved_s: Seconds since it last consumed a step.
          *         left: Those that closed their stream.
          *         unheard: Those of which this constructor has heard nothing yet.
+         *         wait_rank, wait_step, wait_s: One entry for each step that a rank has told of since the last report: how long it
+         *             waited for that step.
+         *         hosts: Where ranks run, as they say themselves: host -> ranks.
          */
         RankReport: {
             /** Acknowledged */
             acknowledged?: number[];
+            /** Hosts */
+            hosts?: {
+                [key: string]: number[];
+            };
             /** Left */
             left?: number[];
             /** Moved S */
@@ -1415,6 +1613,12 @@ export interface components {
             seen_s?: number[];
             /** Unheard */
             unheard?: number[];
+            /** Wait Rank */
+            wait_rank?: number[];
+            /** Wait S */
+            wait_s?: number[];
+            /** Wait Step */
+            wait_step?: number[];
         };
         /**
          * RankView
@@ -1489,7 +1693,7 @@ export interface components {
              * @default 0
              */
             pid: number;
-            role: components["schemas"]["Role"];
+            role: components["schemas"]["loadmaster_flight__wire__control__Role"];
         };
         /**
          * RetimeRequest
@@ -1498,8 +1702,11 @@ export interface components {
         RetimeRequest: {
             /** At Step */
             at_step: number;
-            /** Author */
-            author: string;
+            /**
+             * Author
+             * @description None: who asks. Somebody else may be named only where access is off.
+             */
+            author?: string | null;
         };
         /**
          * RevisionHead
@@ -1548,11 +1755,6 @@ export interface components {
             revision: number;
             schedule: components["schemas"]["ScheduleSpec"];
         };
-        /**
-         * Role
-         * @enum {string}
-         */
-        Role: "loader" | "constructor";
         /** RunView */
         RunView: {
             /** Reason */
@@ -1617,6 +1819,11 @@ export interface components {
          * @description The newest schedule of a run; ETag: its revision.
          */
         ScheduleView: {
+            /**
+             * C Multiple
+             * @description What the planner rounds G and C down to.
+             */
+            c_multiple: number;
             /** End Step */
             end_step: number | null;
             /**
@@ -1624,6 +1831,8 @@ export interface components {
              * @description The first step that can still be changed.
              */
             first_free: number;
+            /** G Multiple */
+            g_multiple: number;
             /**
              * Planned
              * @description Steps below this have a plan.
@@ -1631,6 +1840,11 @@ export interface components {
             planned: number;
             /** Revision */
             revision: number;
+            /**
+             * Rows
+             * @description Rows of C tokens in a microbatch.
+             */
+            rows: number;
             /** Run */
             run: string;
             schedule: components["schemas"]["ScheduleSpec"];
@@ -1639,8 +1853,18 @@ export interface components {
              * @description Those that are pending or suspended.
              */
             scheduled: components["schemas"]["ScheduledHead"][];
+            /**
+             * Sources
+             * @description All of the run, with a weight or without, in its order.
+             */
+            sources: string[];
             /** Timeline */
             timeline: components["schemas"]["StretchView"][];
+            /**
+             * Until Steps
+             * @description Steps that the run was created to have, where it says so.
+             */
+            until_steps: number | null;
         };
         /**
          * ScheduledHead
@@ -1692,6 +1916,56 @@ export interface components {
             state: string;
         };
         /**
+         * SessionHead
+         * @description A browser session. `agent`: what the browser calls itself; `token`: the API token that it was opened with.
+         */
+        SessionHead: {
+            /** Agent */
+            agent: string;
+            /** Created At */
+            created_at: number;
+            /** Expires At */
+            expires_at: number;
+            /** Id */
+            id: string;
+            /** Is Current */
+            is_current: boolean;
+            /** Name */
+            name: string;
+            /** Roles */
+            roles: components["schemas"]["loadmaster_server__access__principal__Role"][];
+            /** Seen At */
+            seen_at: number;
+            /** Token */
+            token: string | null;
+        };
+        /**
+         * SessionView
+         * @description Who asks.
+         */
+        SessionView: {
+            /** @description off: nobody need sign in. local: what changes something needs a name. token: everything does. */
+            access: components["schemas"]["AccessMode"];
+            /**
+             * Can
+             * @description view, draft, preview, publish, resume, manage_access.
+             */
+            can: string[];
+            /**
+             * Csrf
+             * @description Send it as X-Loadmaster-Csrf with everything that changes something; empty: there is no browser session.
+             */
+            csrf: string;
+            /** Expires At */
+            expires_at: number | null;
+            /** Name */
+            name: string;
+            /** @description The highest of viewer, editor, publisher and admin; `process` where there is none of them. */
+            role: components["schemas"]["loadmaster_server__access__principal__Role"];
+            /** Roles */
+            roles: components["schemas"]["loadmaster_server__access__principal__Role"][];
+        };
+        /**
          * Shape
          * @description How a curve goes from a knot to the next one.
          * @enum {string}
@@ -1727,6 +2001,16 @@ export interface components {
          */
         Side: "mine" | "theirs";
         /**
+         * SignInRequest
+         * @description One of both: the code of a one-time link, or an API token.
+         */
+        SignInRequest: {
+            /** Code */
+            code?: string | null;
+            /** Token */
+            token?: string | null;
+        };
+        /**
          * SourcePreview
          * @description A source as things stand, and with the schedule asked about.
          */
@@ -1739,6 +2023,43 @@ export interface components {
             is_estimated: boolean;
             /** Source */
             source: string;
+        };
+        /**
+         * SourceReport
+         * @description How a loader reads the sources of a run: the lists have one entry for each of `source`, an ordinal. Those that
+         *     changed since its last report, and now and then all of them.
+         *
+         *     Attributes:
+         *         reads, read_bytes: Blocks read, and their bytes in memory, since the run was opened.
+         *         p50_ms, p99_ms: Time of a read, waits between tries included; of the last ones.
+         *         errors: Reads that failed for good.
+         *         retries: Tries that failed and were made again.
+         *         last_error, last_error_s: The newest of both, and its age in seconds; empty and -1 where there was none.
+         *         is_failing: Whether the last read failed.
+         */
+        SourceReport: {
+            /** Errors */
+            errors?: number[];
+            /** Is Failing */
+            is_failing?: boolean[];
+            /** Last Error */
+            last_error?: string[];
+            /** Last Error S */
+            last_error_s?: number[];
+            /** P50 Ms */
+            p50_ms?: number[];
+            /** P99 Ms */
+            p99_ms?: number[];
+            /** Read Bytes */
+            read_bytes?: number[];
+            /** Reads */
+            reads?: number[];
+            /** Retries */
+            retries?: number[];
+            /** Run */
+            run: string;
+            /** Source */
+            source?: number[];
         };
         /**
          * SourceView
@@ -1842,7 +2163,8 @@ export interface components {
          * @description Steps < `step` of (run, stream, generation) are acknowledged (by a constructor's ranks) or released.
          *
          *     `is_ready`: from constructors, the step that their ranks need next is built. `status`: for people; from the planner,
-         *     whom all ranks of the stream wait for. `ranks`: from constructors, how each of theirs is.
+         *     whom all ranks of the stream wait for. `ranks`: from constructors, how each of theirs is; `steps_ready`: how many
+         *     steps are built and not consumed by all of them.
          */
         StreamProgress: {
             /** Generation */
@@ -1862,6 +2184,11 @@ export interface components {
             status: string;
             /** Step */
             step: number;
+            /**
+             * Steps Ready
+             * @default 0
+             */
+            steps_ready: number;
             /** Stream */
             stream: string;
         };
@@ -1971,6 +2298,48 @@ export interface components {
             /** Rank */
             rank: number;
         };
+        /**
+         * TokenRequest
+         * @description Hand out a token.
+         */
+        TokenRequest: {
+            /**
+             * Expires In S
+             * @description None: never.
+             */
+            expires_in_s?: number | null;
+            /** Name */
+            name: string;
+            /** Roles */
+            roles: components["schemas"]["loadmaster_server__access__principal__Role"][];
+        };
+        /**
+         * TokenView
+         * @description A bearer token. `last_used_at` is right within a minute.
+         */
+        TokenView: {
+            /** Created At */
+            created_at: number;
+            /** Created By */
+            created_by: string;
+            /** Expires At */
+            expires_at: number | null;
+            /** Id */
+            id: string;
+            /**
+             * Is Good
+             * @description Neither revoked nor too old.
+             */
+            is_good: boolean;
+            /** Last Used At */
+            last_used_at: number | null;
+            /** Name */
+            name: string;
+            /** Revoked At */
+            revoked_at: number | null;
+            /** Roles */
+            roles: components["schemas"]["loadmaster_server__access__principal__Role"][];
+        };
         /** ValidationError */
         ValidationError: {
             /** Context */
@@ -2008,6 +2377,20 @@ export interface components {
             /** Stream */
             stream: string;
         };
+        /**
+         * Role
+         * @enum {string}
+         */
+        loadmaster_flight__wire__control__Role: "loader" | "constructor";
+        /**
+         * Role
+         * @description Each of the first four may do what those before it may. `process` (loaders, constructors, trainers) is apart.
+         *
+         *     viewer: sees everything. editor: keeps drafts and previews them. publisher: changes what a run trains on, and lets a
+         *     paused run go on. admin: hands out tokens and ends sessions.
+         * @enum {string}
+         */
+        loadmaster_server__access__principal__Role: "viewer" | "editor" | "publisher" | "admin" | "process";
     };
     responses: never;
     parameters: never;
@@ -2235,6 +2618,26 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_health_api_v1_health_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthView"];
                 };
             };
         };
@@ -2927,8 +3330,8 @@ export interface operations {
     };
     cancel_api_v1_runs__run__scheduled__number__delete: {
         parameters: {
-            query: {
-                author: string;
+            query?: {
+                author?: string | null;
             };
             header?: never;
             path: {
@@ -3342,6 +3745,126 @@ export interface operations {
             };
         };
     };
+    read_session_api_v1_session_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+        };
+    };
+    sign_in_api_v1_session_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    sign_out_api_v1_session_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    list_sessions_api_v1_sessions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionHead"][];
+                };
+            };
+        };
+    };
+    end_session_api_v1_sessions__session__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     read_stats_api_v1_stats_get: {
         parameters: {
             query?: never;
@@ -3360,6 +3883,90 @@ export interface operations {
                     "application/json": {
                         [key: string]: number;
                     };
+                };
+            };
+        };
+    };
+    list_tokens_api_v1_tokens_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenView"][];
+                };
+            };
+        };
+    };
+    create_token_api_v1_tokens_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewTokenView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    revoke_token_api_v1_tokens__token__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
