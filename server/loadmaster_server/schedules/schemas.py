@@ -140,6 +140,8 @@ class ScheduleView(_Body):
     """What the planner rounds G and C down to."""
     rows: int
     """Rows of C tokens in a microbatch."""
+    until_steps: int | None
+    """Steps that the run was created to have, where it says so."""
 
 
 class PublishReply(_Body):

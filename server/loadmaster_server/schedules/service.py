@@ -68,6 +68,7 @@ class ScheduleService:
             g_multiple=spec.batch.g_multiple,
             c_multiple=spec.batch.c_multiple or spec.batch.align,
             rows=spec.batch.rows,
+            until_steps=spec.until.steps,
         )
 
     def revisions(self, run: str, *, before: int | None, limit: int) -> list[RevisionHead]:
