@@ -13,6 +13,7 @@ from loadmaster_flight.wire.http import API
 from .access import AccessService, access_routes, add_refusal_handlers
 from .actors import ActorService, actor_routes
 from .ledger import LedgerService, ledger_routes
+from .live import Around, LiveService, LiveWatch, live_routes
 from .planning.warming import Warming
 from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
 from .problems import add_problem_handlers, problem_answer
@@ -34,13 +35,15 @@ class Planner:
         self.settings = settings
         self.store = Store(settings.store_url, storage=settings.storage_uri, fence=fence)
         self.store.runs.retire_idle()
-        self.ranks = RankWatch()
+        self.ranks, self.watch = RankWatch(), LiveWatch()
         self.actors = ActorService(
             self.store,
             heartbeat_s=settings.heartbeat_s,
             lease_s=settings.lease_s,
             on_progress=self.ranks.note,
             awaited=self.ranks.recent_text,
+            on_heard=self.watch.hear,
+            on_acknowledged=self.watch.acknowledged,
         )
         self.joins = JoinService(self.store, self.ranks)
         self.warming = Warming()
@@ -57,6 +60,10 @@ class Planner:
         every = settings.checkpoint_steps
         self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters)
         self._retention = Retention(self.store, settings.retention, checkpoint_steps=every, counters=self.counters)
+        around = Around(
+            views=self.runs, actors=self.actors.views, waited_for=self.ranks.recent_text, clocks=self._supervisor.clocks
+        )
+        self.live = LiveService(self.store, self.watch, around)
 
     def start(self) -> None:
         """Start the threads: expiry of actors, plan loops, and for open runs of large steps the warm-up."""
@@ -65,18 +72,21 @@ class Planner:
         self.actors.start()
         self._supervisor.start()
         self._retention.start()
+        self.live.start()
 
     def stats(self) -> dict[str, float]:
         """Sizes of the plan log, and what was counted since the planner started. The one place to look at both."""
-        return self.store.archive.sizes() | self.counters.read()
+        return self.store.archive.sizes() | self.counters.read() | self.live.stats()
 
     def end_waits(self) -> None:
-        """Answer all long polls at once, from now on. Idempotent."""
+        """Answer all long polls and end all event streams at once, from now on. Idempotent."""
         self.store.bulletin.close()
+        self.live.end_waits()
 
     def close(self) -> None:
         """Stop the threads and close the store. Idempotent."""
         self.end_waits()
+        self.live.close()
         self._retention.close()
         self._supervisor.close()
         self.actors.close()
@@ -96,6 +106,7 @@ def create_app(planner: Planner) -> FastAPI:
     api.include_router(plan_routes(planner.plans, planner.graphs, planner.stats))
     api.include_router(ledger_routes(planner.ledger))
     api.include_router(schedule_routes(planner.schedules))
+    api.include_router(live_routes(planner.live))
     app.include_router(api)
     app.add_middleware(ConsolePages)
     return app

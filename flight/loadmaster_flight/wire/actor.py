@@ -11,13 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .control import HeartbeatReply, HeartbeatRequest, Lease, RegisterReply, RegisterRequest, Role, StreamProgress
+from .control import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    Lease,
+    RegisterReply,
+    RegisterRequest,
+    Role,
+    SourceReport,
+    StreamProgress,
+)
 from .errors import ConflictError, GoneError, LoadmasterError, NotFoundError, NotReadyError
 from .http import PlannerClient, retrying
 
 LOG = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 10.0
-MAX_PAUSE_S = 2.0
+MAX_PAUSE_S = 1.0
 LEAVING_BEAT_S = 0.2
 DEAF_S = 2.0
 """Who is about to leave waits no longer for a planner that does not answer."""
@@ -32,6 +41,7 @@ class ActorReport:
     acknowledged: list[StreamProgress] = field(default_factory=list)
     stats: dict[str, float] = field(default_factory=dict)
     warm: list[Lease] = field(default_factory=list)
+    sources: list[SourceReport] = field(default_factory=list)
 
 
 class ActorLink:
@@ -182,6 +192,7 @@ class ActorLink:
             stats=report.stats,
             warm=report.warm,
             is_leaving=is_leaving,
+            sources=report.sources,
         )
         path = f"/actors/{reply.actor_id}/heartbeat"
         sent_s = time.monotonic()

@@ -63,6 +63,9 @@ class RankReport:
         moved_s: Seconds since it last consumed a step.
         left: Those that closed their stream.
         unheard: Those of which this constructor has heard nothing yet.
+        wait_rank, wait_step, wait_s: One entry for each step that a rank has told of since the last report: how long it
+            waited for that step.
+        hosts: Where ranks run, as they say themselves: host -> ranks.
     """
 
     ranks: list[int] = field(default_factory=list)
@@ -71,6 +74,10 @@ class RankReport:
     moved_s: list[float] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
     unheard: list[int] = field(default_factory=list)
+    wait_rank: list[int] = field(default_factory=list)
+    wait_step: list[int] = field(default_factory=list)
+    wait_s: list[float] = field(default_factory=list)
+    hosts: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,8 @@ class StreamProgress:
     """Steps < `step` of (run, stream, generation) are acknowledged (by a constructor's ranks) or released.
 
     `is_ready`: from constructors, the step that their ranks need next is built. `status`: for people; from the planner,
-    whom all ranks of the stream wait for. `ranks`: from constructors, how each of theirs is.
+    whom all ranks of the stream wait for. `ranks`: from constructors, how each of theirs is; `steps_ready`: how many
+    steps are built and not consumed by all of them.
     """
 
     run: str
@@ -88,6 +96,34 @@ class StreamProgress:
     status: str = ""
     is_ready: bool = False
     ranks: RankReport = field(default_factory=RankReport)
+    steps_ready: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """How a loader reads the sources of a run: the lists have one entry for each of `source`, an ordinal. Those that
+    changed since its last report, and now and then all of them.
+
+    Attributes:
+        reads, read_bytes: Blocks read, and their bytes in memory, since the run was opened.
+        p50_ms, p99_ms: Time of a read, waits between tries included; of the last ones.
+        errors: Reads that failed for good.
+        retries: Tries that failed and were made again.
+        last_error, last_error_s: The newest of both, and its age in seconds; empty and -1 where there was none.
+        is_failing: Whether the last read failed.
+    """
+
+    run: str
+    source: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    read_bytes: list[int] = field(default_factory=list)
+    p50_ms: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    errors: list[int] = field(default_factory=list)
+    retries: list[int] = field(default_factory=list)
+    last_error: list[str] = field(default_factory=list)
+    last_error_s: list[float] = field(default_factory=list)
+    is_failing: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +132,10 @@ class HeartbeatRequest:
 
     Attributes:
         acknowledged: From constructors, per stream, what all their ranks have acknowledged.
-        stats: For people.
+        stats: For people; of these `busy_s`, `blocked_s` and `idle_s` say how its time was spent, see docs/live.md.
         warm: From loaders, standby leases whose next steps are in memory.
         is_leaving: It is about to end: its leases are to be handed over first.
+        sources: From loaders, how they read.
     """
 
     incarnation: str
@@ -106,6 +143,7 @@ class HeartbeatRequest:
     stats: dict[str, float] = field(default_factory=dict)
     warm: list[Lease] = field(default_factory=list)
     is_leaving: bool = False
+    sources: list[SourceReport] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

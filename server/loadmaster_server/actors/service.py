@@ -24,7 +24,7 @@ from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotF
 from loadmaster_flight.wire.flight import FlightPeer, loopback_only
 from loadmaster_flight.wire.probing import refusing
 
-from ..store import ACTORS, GenerationKey, GenerationState, LeaseRecord, Store
+from ..store import ACTORS, ActorRecord, GenerationKey, GenerationState, LeaseRecord, Store
 from .desired import Duties, Picture, draw_picture
 from .handover import hand_over
 from .lives import Life
@@ -56,6 +56,8 @@ class ActorService:
         lease_s: Silence after which a process is given up.
         on_progress: Called with what a constructor's heartbeat says of its streams; must not block.
         awaited: Whom the ranks of a generation wait for, for people; constructors pass it on to them.
+        on_heard: Called with every heartbeat; must not block.
+        on_acknowledged: Called when all ranks of a generation have acknowledged more; must not block.
     """
 
     def __init__(
@@ -66,9 +68,12 @@ class ActorService:
         lease_s: float,
         on_progress: Callable[[list[StreamProgress]], None] = lambda _: None,
         awaited: Callable[[GenerationKey], str] = lambda _: "",
+        on_heard: Callable[[ActorRecord, HeartbeatRequest], None] = lambda *_: None,
+        on_acknowledged: Callable[[GenerationKey, int], None] = lambda *_: None,
     ) -> None:
         self._store, self._heartbeat_s, self._lease_s = store, heartbeat_s, lease_s
         self._on_progress, self._awaited = on_progress, awaited
+        self._on_heard, self._on_acknowledged = on_heard, on_acknowledged
         now_s = time.monotonic()
         self._lives = {record.number: Life(record=record, seen_s=now_s) for record in store.actors.all()}
         self._progress: dict[GenerationKey, Progress] = {}
@@ -125,7 +130,9 @@ class ActorService:
             is_news = life.hear(request)
             risen = self._note(life, request.acknowledged)
         self._on_progress(request.acknowledged)
+        self._on_heard(life.record, request)
         for key, step in risen.items():
+            self._on_acknowledged(key, step)
             self._store.generations.acknowledge(key, step)
             self._store.bulletin.post(str(key.stream_key))
         if is_news and (life.is_leaving or self._moving_since_s):

@@ -11,6 +11,7 @@ import numpy as np
 
 from .cost import integer_costs
 from .dgraph import DGraph
+from .origins import packed
 from .rows import Int64Array
 
 MAX_CELLS = 512
@@ -18,6 +19,8 @@ MAX_CELLS = 512
 MAX_RANK_GROUPS = 64
 COST_UNIT = 1_000_000
 """Costs are in millionths of the step's."""
+RANK_UNIT = 10_000
+"""Costs of single ranks are in ten-thousandths of their mean."""
 
 
 def rank_groups(num_ranks: int) -> int:
@@ -34,19 +37,24 @@ def aggregate(graph: DGraph, lane_N: Int64Array, lanes: Sequence[int]) -> dict[s
         lanes: Lanes of each source.
 
     Returns:
-        method; source_cost (S,); rank_tokens and rank_cost (R,); where they are few, cell_tokens and cell_cost
-        (L * D,), lanes of all sources in order, all ranks of a lane together; and, where the step has any, images (see
-        `_images`).
+        method; aligned_tokens, what documents take up when each is padded to `align`; source_cost (S,); rank_tokens and
+        rank_cost (R,), and where that is fewer than D, ranks (see `_each_rank`); where they are few, cell_tokens and
+        cell_cost (L * D,), lanes of all sources in order, all ranks of a lane together; and, where the step has any,
+        images (see `_images`).
     """
     num_ranks = graph.tree.size("dp")
     rank_N = graph.bin_N // graph.bins_per_rank
     group_N, num_groups = rank_N * rank_groups(num_ranks) // num_ranks, rank_groups(num_ranks)
+    align = graph.shape.align
     tree: dict[str, object] = {
         "method": graph.method,
+        "aligned_tokens": int((-(-graph.nodes.tokens_N // align) * align).sum()),
         "source_cost": _cost(graph, graph.nodes.source_N, len(lanes)),
         "rank_tokens": _sum(graph.nodes.tokens_N, group_N, num_groups),
         "rank_cost": _cost(graph, group_N, num_groups),
     }
+    if num_groups < num_ranks:
+        tree["ranks"] = _each_rank(graph, rank_N, num_ranks)
     num_cells = sum(lanes) * num_ranks
     if num_cells <= MAX_CELLS:
         first_S = np.cumsum(lanes).astype(np.int64) - np.array(lanes, np.int64)
@@ -56,6 +64,15 @@ def aggregate(graph: DGraph, lane_N: Int64Array, lanes: Sequence[int]) -> dict[s
     if len(graph.images):
         tree["images"] = _images(graph)
     return tree
+
+
+def _each_rank(graph: DGraph, rank_N: Int64Array, num_ranks: int) -> dict[str, object]:
+    """Tokens and cost of every dp rank, (D,) each, packed: `unpacked` reads them. They lie close together."""
+    cost_N = graph.cost_N if graph.cost_N is not None else graph.nodes.tokens_N
+    cost_D = np.bincount(rank_N, weights=cost_N, minlength=num_ranks)
+    tokens_D = np.bincount(rank_N, weights=graph.nodes.tokens_N, minlength=num_ranks)
+    unit = RANK_UNIT / max(float(cost_D.mean()), 1e-9)
+    return {"tokens": packed(tokens_D.astype(np.int64)), "cost": packed(np.rint(cost_D * unit).astype(np.int64))}
 
 
 def _images(graph: DGraph) -> dict[str, object]:

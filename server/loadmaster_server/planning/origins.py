@@ -63,7 +63,7 @@ def decode_origins(step: int, num_pieces: int, summary: Mapping[str, Any]) -> Or
     kept = summary.get("origins")
     if kept is None:
         return None
-    delta_W, age_W = np.split(_unpacked(kept["waited"]), 2)
+    delta_W, age_W = np.split(unpacked(kept["waited"]), 2)
     waited_W = np.cumsum(delta_W)
     if len(waited_W) and not 0 <= waited_W[0] <= waited_W[-1] < num_pieces:
         raise ValueError(f"waited must name pieces in [0, {num_pieces}), got {waited_W[0]}..{waited_W[-1]}")
@@ -81,6 +81,7 @@ def packed(values: Int64Array) -> str:
     return base64.b64encode(zlib.compress(values.astype("<i4").tobytes(), 1)).decode() if len(values) else ""
 
 
-def _unpacked(text: str) -> Int64Array:
+def unpacked(text: str) -> Int64Array:
+    """What `packed` took."""
     data = zlib.decompress(base64.b64decode(text)) if text else b""
     return np.frombuffer(data, "<i4").astype(np.int64)

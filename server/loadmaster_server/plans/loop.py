@@ -10,6 +10,7 @@ from typing import Any
 
 from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
@@ -40,6 +41,9 @@ _OVER = (GenerationState.FENCED, GenerationState.ENDED)
 class PlanLoop:
     """Plans one generation until it is over. The planner itself is used by the loop's own thread only.
 
+    Attributes:
+        clock: Busy: it plans. Idle: it waits for metadata. Blocked: enough is planned, or the stream is stopped.
+
     Args:
         store: Where plans go, and what says how far the ranks are.
         key: The generation.
@@ -65,6 +69,7 @@ class PlanLoop:
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._learned: dict[int, EpochCounts] = {}
         self._counters = Counters() if counters is None else counters
+        self.clock = StageClock(BLOCKED)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
 
@@ -161,8 +166,9 @@ class PlanLoop:
                 check_equal(generation, plan, before)
                 self._commit(planner, plan)
             else:
-                revisions.follow(planner)
-                self._commit(planner, self._next_plan(planner))
+                with self.clock.doing(BUSY):
+                    revisions.follow(planner)
+                    self._commit(planner, self._next_plan(planner))
 
     def _restore(self, generation: GenerationRecord) -> StreamPlanner:
         start_s = time.monotonic()
@@ -194,7 +200,7 @@ class PlanLoop:
             try:
                 return planner.plan_next()
             except NeedMetadata as need:
-                for batch in self._fetcher.fetch(need.demands):
+                for batch in self.clock.each(self._fetcher.fetch(need.demands), IDLE):
                     planner.feed(batch)
         raise StoppedError
 
@@ -233,6 +239,7 @@ def plan_record(
     summary = {
         "num_tokens": plan.num_tokens,
         "num_pieces": len(plan.pieces),
+        "capacity": plan.num_bins * plan.seq_len,
         "source_tokens": plan.source_tokens_S.tolist(),
         "total_tokens": total_tokens,
         "weights": plan.weights_S.tolist(),

@@ -6,8 +6,9 @@ import logging
 import threading
 
 from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.stages import StageClock
 
-from ..store import ACTORS, GenerationKey, GenerationState, Store
+from ..store import ACTORS, GenerationKey, GenerationState, Store, StreamKey
 from .counters import Counters
 from .loop import PlanLoop
 
@@ -44,6 +45,10 @@ class PlanSupervisor:
             loop.stop()
         for loop in self._loops.values():
             loop.join(1.0 / len(self._loops))
+
+    def clocks(self) -> dict[StreamKey, StageClock]:
+        """How the loops that run now spend their time."""
+        return {key.stream_key: loop.clock for key, loop in list(self._loops.items())}
 
     def _watch(self) -> None:
         while not self._stop.is_set() and not self._store.bulletin.is_closed:

@@ -183,8 +183,8 @@ class LeaseRecord:
 class PlanRecord:
     """One step of the plan log. `body` is `plans_to_bytes` of the whole step.
 
-    `summary`: num_tokens, source_tokens (this step), total_tokens (since step 0 of the lineage), weights (2**30 = 1),
-    graph (planning/aggregate.py), origins (planning/origins.py).
+    `summary`: num_tokens, capacity (G * C), source_tokens (this step), total_tokens (since step 0 of the lineage),
+    weights (2**30 = 1), graph (planning/aggregate.py), origins (planning/origins.py).
     """
 
     step: int

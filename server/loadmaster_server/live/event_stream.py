@@ -1,0 +1,56 @@
+"""GET /events as server-sent events: an answer that lasts, on the event loop alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from fastapi.responses import StreamingResponse
+
+from .event_schemas import HelloEvent
+from .hub import EventHub, Subscriber
+
+HEARTBEAT_S = 5.0
+RETRY_MS = 1000
+"""How soon a browser connects again."""
+BEAT = b": beat\n\n"
+
+
+class EventStream(StreamingResponse):
+    """The events of one subscriber until it goes, or the planner stops."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, hub: EventHub, subscriber: Subscriber) -> None:
+        self._hub, self._subscriber = hub, subscriber
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(_frames(hub, subscriber), headers=headers)
+
+    def abandon(self) -> None:
+        """It will not be answered."""
+        self._hub.leave(self._subscriber)
+
+
+async def _frames(hub: EventHub, subscriber: Subscriber) -> AsyncIterator[bytes]:
+    try:
+        yield f"retry: {RETRY_MS}\n".encode() + hub.frame("hello", _hello(hub, subscriber))
+        while not subscriber.is_closed:
+            frames, dropped = await subscriber.take(HEARTBEAT_S)
+            if dropped:
+                yield hub.resync(dropped)
+            if frames:
+                yield b"".join(frames)
+            elif not dropped and not subscriber.is_closed:
+                yield BEAT
+    finally:
+        hub.leave(subscriber)
+
+
+def _hello(hub: EventHub, subscriber: Subscriber) -> HelloEvent:
+    return HelloEvent(
+        epoch=hub.epoch,
+        server_at=time.time(),
+        heartbeat_s=HEARTBEAT_S,
+        run=subscriber.topic.run,
+        stream=subscriber.topic.stream,
+    )
