@@ -5,7 +5,7 @@ import { type FormEvent, useEffect, useRef, useState } from "react";
 import { SESSION_KEY } from "../api/session";
 import { Command, ProblemNotice } from "../ui";
 import classes from "./access.module.css";
-import { signIn } from "./signing";
+import { type Proof, signIn } from "./signing";
 
 /** Trades the code in a one-time link (`#code=…`), or a token that is typed in, for a session. */
 export function SignIn() {
@@ -49,8 +49,6 @@ export function SignIn() {
     </main>
   );
 }
-
-type Proof = { code: string } | { token: string };
 
 function useEntry(setError: (error: unknown) => void, setBusy: (isBusy: boolean) => void) {
   const navigate = useNavigate();

@@ -1,30 +1,16 @@
-import { csrfHeaders, setCsrf } from "../api/client";
-import { problemOf, unreachable } from "../api/problem";
+import { api, call, setCsrf } from "../api/client";
 
-const SESSION = "/api/v1/session";
+/** What lets somebody in: the code of a one-time link, or a token. */
+export type Proof = { code: string } | { token: string };
 
-async function send(init: RequestInit): Promise<void> {
-  let answer: Response;
-  try {
-    answer = await fetch(SESSION, { credentials: "same-origin", ...init });
-  } catch (cause) {
-    throw unreachable(cause);
-  }
-  const body: unknown = await answer.json().catch(() => null);
-  if (!answer.ok) throw problemOf(answer.status, body);
-  if (body && typeof body === "object" && "csrf" in body) setCsrf(String(body.csrf));
+/** Trade a proof for this browser's session; throws a `Problem`. */
+export async function signIn(proof: Proof): Promise<void> {
+  const session = await call(api.POST("/api/v1/session", { body: proof }));
+  setCsrf(session.csrf);
 }
 
-/** Trade a one-time code or a token for this browser's session. */
-export function signIn(proof: { code: string } | { token: string }): Promise<void> {
-  return send({
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(proof),
-  });
-}
-
-/** End this browser's session. */
-export function signOut(): Promise<void> {
-  return send({ method: "DELETE", headers: csrfHeaders() });
+/** End this browser's session; throws a `Problem`. */
+export async function signOut(): Promise<void> {
+  await call(api.DELETE("/api/v1/session"));
+  setCsrf("");
 }

@@ -14,9 +14,6 @@ export function setCsrf(token: string): void {
   csrf = token;
 }
 
-/** The header that an unsafe call by `fetch` must carry. */
-export const csrfHeaders = (): Record<string, string> => (csrf ? { [CSRF_HEADER]: csrf } : {});
-
 const carryCsrf: Middleware = {
   onRequest({ request }) {
     if (csrf && !SAFE.has(request.method)) request.headers.set(CSRF_HEADER, csrf);

@@ -128,6 +128,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Events
+         * @description Server-sent events: what changes, of a run, or without one of all runs. See LiveEvents.
+         *
+         *     First comes `hello`: read everything again then. `Last-Event-ID` is not needed.
+         */
+        get: operations["read_events_api_v1_events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -184,6 +206,46 @@ export interface paths {
          * @description One run.
          */
         get: operations["read_run_api_v1_runs__run__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/balance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Balance
+         * @description Planned against served shares, and costs by rank; by default of the last steps that are bound.
+         */
+        get: operations["read_balance_api_v1_runs__run__balance_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Checkpoints
+         * @description The planner's checkpoints, newest first; `before`: how many to leave out.
+         */
+        get: operations["read_checkpoints_api_v1_runs__run__checkpoints_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -292,6 +354,66 @@ export interface paths {
          * @description Every life of the run's streams, oldest first: forks name their parent.
          */
         get: operations["read_generations_api_v1_runs__run__generations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Live Graph
+         * @description The data plane with its loads; many of a kind come in groups, one of which can be expanded.
+         */
+        get: operations["read_live_graph_api_v1_runs__run__graph_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/mesh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Mesh
+         * @description Every rank.
+         */
+        get: operations["read_mesh_api_v1_runs__run__mesh_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Overview
+         * @description Where a stream is, how fast, and who holds it up.
+         */
+        get: operations["read_overview_api_v1_runs__run__overview_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -540,6 +662,26 @@ export interface paths {
          * @description The sources of a run, with the counts that are known by now.
          */
         get: operations["read_sources_api_v1_runs__run__sources_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{run}/sources/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read Health
+         * @description How each source is read, and what is wrong with it; by name, a page at a time.
+         */
+        get: operations["read_health_api_v1_runs__run__sources_health_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -912,6 +1054,31 @@ export interface components {
             };
         };
         /**
+         * ActorsEvent
+         * @description Processes that came, changed or went.
+         */
+        ActorsEvent: {
+            /** Actor */
+            actor: string[];
+            /** Address */
+            address: string[];
+            /** Blocked */
+            blocked: (number | null)[];
+            /** Busy */
+            busy: (number | null)[];
+            /** Gone */
+            gone: string[];
+            /**
+             * Idle
+             * @description To 0.05; told at most every two seconds.
+             */
+            idle: (number | null)[];
+            /** Role */
+            role: string[];
+            /** State */
+            state: string[];
+        };
+        /**
          * Assignment
          * @description One stream whose dp ranks a constructor serves.
          *
@@ -947,6 +1114,26 @@ export interface components {
             stream: string;
         };
         /**
+         * AuditEvent
+         * @description A line of the audit log.
+         */
+        AuditEvent: {
+            /** Action */
+            action: string;
+            /** At */
+            at: number;
+            /** Author */
+            author: string;
+            /** Message */
+            message: string;
+            /** Number */
+            number: number;
+            /** Revision */
+            revision: number | null;
+            /** Run */
+            run: string;
+        };
+        /**
          * AuditView
          * @description One change: who, what, when (seconds since 1970).
          */
@@ -969,6 +1156,127 @@ export interface components {
             revision: number | null;
             /** Run */
             run: string;
+        };
+        /**
+         * AxisView
+         * @description An axis of the mesh, slowest first.
+         */
+        AxisView: {
+            /** Name */
+            name: string;
+            /** Size */
+            size: number;
+        };
+        /**
+         * BalanceView
+         * @description Planned against served, step by step.
+         */
+        BalanceView: {
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /** First Step */
+            first_step: number;
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            /**
+             * Last Step
+             * @description Exclusive; at most 400 steps a page.
+             */
+            last_step: number;
+            /** @description Of `step=`, where it was asked for. */
+            ranks: components["schemas"]["RankCosts"] | null;
+            /** Run */
+            run: string;
+            shares: components["schemas"]["ShareColumns"];
+            /**
+             * Sources
+             * @description All of them: what `sources=` may name.
+             */
+            sources: string[];
+            steps: components["schemas"]["StepColumns"];
+            /** Stream */
+            stream: string;
+        };
+        /**
+         * CheckpointLine
+         * @description The newest checkpoint of the planner's state.
+         */
+        CheckpointLine: {
+            /** At */
+            at: number | null;
+            /** Bytes */
+            bytes: number;
+            /** Generation */
+            generation: number;
+            /** Step */
+            step: number;
+        };
+        /**
+         * CheckpointRow
+         * @description A state of the planner from which a stream can go on.
+         */
+        CheckpointRow: {
+            /**
+             * At
+             * @description When it was written; null for those from before that was kept.
+             */
+            at: number | null;
+            /** Bytes */
+            bytes: number;
+            /** Generation */
+            generation: number;
+            /** Is Restorable */
+            is_restorable: boolean;
+            /**
+             * Reason
+             * @description Why it is not.
+             */
+            reason: string;
+            /**
+             * Revision
+             * @description In force at that step.
+             */
+            revision: number;
+            /** Step */
+            step: number;
+        };
+        /**
+         * CheckpointsView
+         * @description Checkpoints of the planner's state, newest first. A stream can go on from any step from `held_from` on: what
+         *     lies between two checkpoints is planned again.
+         */
+        CheckpointsView: {
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            /** Held From */
+            held_from: number;
+            /**
+             * Next Before
+             * @description `before=` of the next page: the number of rows to leave out; null: this is the last one.
+             */
+            next_before: number | null;
+            /** Rows */
+            rows: components["schemas"]["CheckpointRow"][];
+            /** Run */
+            run: string;
+            /** Stream */
+            stream: string;
+            /** Total Bytes */
+            total_bytes: number;
         };
         /**
          * ConflictView
@@ -1092,6 +1400,18 @@ export interface components {
             version: number;
         };
         /**
+         * EdgeView
+         * @description Tokens on their way; `rate` a second, null where the plan of a large step does not say.
+         */
+        EdgeView: {
+            /** From */
+            from: string;
+            /** Rate */
+            rate: number | null;
+            /** To */
+            to: string;
+        };
+        /**
          * EntryView
          * @description One field of a schedule.
          */
@@ -1206,6 +1526,39 @@ export interface components {
             /** Tokens */
             tokens: number | null;
         };
+        /**
+         * GraphView
+         * @description The data plane as a picture. Loads are means over the window.
+         */
+        GraphView: {
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /** Edges */
+            edges: components["schemas"]["EdgeView"][];
+            /** Expanded */
+            expanded: string | null;
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            /**
+             * Groups
+             * @description What can be expanded.
+             */
+            groups: string[];
+            /** Nodes */
+            nodes: components["schemas"]["NodeView"][];
+            /** Run */
+            run: string;
+            /** Stream */
+            stream: string;
+            /** Window S */
+            window_s: number | null;
+        };
         /** HTTPValidationError */
         HTTPValidationError: {
             /** Detail */
@@ -1261,6 +1614,25 @@ export interface components {
             };
             /** Warm */
             warm?: components["schemas"]["Lease"][];
+        };
+        /**
+         * HelloEvent
+         * @description First on every connection: read everything again. `epoch` changes when another planner acts.
+         */
+        HelloEvent: {
+            /** Epoch */
+            epoch: string;
+            /**
+             * Heartbeat S
+             * @description A comment comes at least this often: silence for three times as long is a lost connection.
+             */
+            heartbeat_s: number;
+            /** Run */
+            run: string | null;
+            /** Server At */
+            server_at: number;
+            /** Stream */
+            stream: string;
         };
         /**
          * JoinReply
@@ -1403,6 +1775,21 @@ export interface components {
             verdict: string;
         };
         /**
+         * LiveEvents
+         * @description The name of each field is the name of an event, its type what the event's `data` holds as JSON.
+         */
+        LiveEvents: {
+            actors: components["schemas"]["ActorsEvent"];
+            audit: components["schemas"]["AuditEvent"];
+            hello: components["schemas"]["HelloEvent"];
+            progress: components["schemas"]["ProgressEvent"];
+            ranks: components["schemas"]["RanksEvent"];
+            resync: components["schemas"]["ResyncEvent"];
+            run: components["schemas"]["RunEvent"];
+            schedule: components["schemas"]["ScheduleEvent"];
+            sources: components["schemas"]["SourcesEvent"];
+        };
+        /**
          * LoaderRoute
          * @description Where a constructor finds the partitions of a run's sources: [source, k, P] triples behind one address.
          */
@@ -1411,6 +1798,37 @@ export interface components {
             address: string;
             /** Partitions */
             partitions: number[][];
+        };
+        /**
+         * MeshView
+         * @description Every rank.
+         */
+        MeshView: {
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /** Axes */
+            axes: components["schemas"]["AxisView"][];
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            ranks: components["schemas"]["RankColumns"];
+            /** Run */
+            run: string;
+            skew: components["schemas"]["SkewView"];
+            /** Stream */
+            stream: string;
+            /** Window S */
+            window_s: number | null;
+            /**
+             * Window Steps
+             * @description Steps in the window.
+             */
+            window_steps: number;
         };
         /**
          * NewTokenView
@@ -1443,6 +1861,163 @@ export interface components {
              * @description The secret itself; it is not told again.
              */
             token: string;
+        };
+        /**
+         * NodeView
+         * @description A stage, or a group of them. busy + blocked + idle = 1 where they are known; see docs/live.md.
+         */
+        NodeView: {
+            /**
+             * Blocked
+             * @description It cannot go on because whoever comes after it has enough.
+             */
+            blocked: number | null;
+            /** Busy */
+            busy: number | null;
+            /** Detail */
+            detail: string;
+            /** Errors */
+            errors: number;
+            /**
+             * Group
+             * @description What `expand` must name to have it in parts; null: it is one already, or part of an expanded group.
+             */
+            group: string | null;
+            /** Id */
+            id: string;
+            /**
+             * Idle
+             * @description It has nothing to do: whoever comes before it has nothing for it.
+             */
+            idle: number | null;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "source-group" | "loader" | "constructor" | "rank-group" | "planner";
+            /** Label */
+            label: string;
+            /** Members */
+            members: number;
+            /**
+             * Queue Fill
+             * @description Filled part of what it holds ready.
+             */
+            queue_fill: number | null;
+            /**
+             * Rate
+             * @description Tokens a second that leave it.
+             */
+            rate: number | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "ok" | "slow" | "failing" | "silent" | "unknown";
+        };
+        /**
+         * OverviewView
+         * @description How a run is, worst first.
+         */
+        OverviewView: {
+            /** Acknowledged */
+            acknowledged: number;
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /** Bound */
+            bound: number;
+            /** End Step */
+            end_step: number | null;
+            /**
+             * Fill
+             * @description Tokens of the window's steps over what they could hold, G * C.
+             */
+            fill: number | null;
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            last_checkpoint: components["schemas"]["CheckpointLine"] | null;
+            /** Loaded Stages */
+            loaded_stages: components["schemas"]["StageLine"][];
+            /** Num Ranks */
+            num_ranks: number;
+            /**
+             * Occupancy
+             * @description The same with documents padded to `align`.
+             */
+            occupancy: number | null;
+            /** Planned */
+            planned: number;
+            /** Reason */
+            reason: string;
+            /**
+             * Revision
+             * @description The newest one.
+             */
+            revision: number;
+            /**
+             * Revision In Force
+             * @description That of the next step that ranks read.
+             */
+            revision_in_force: number;
+            /** Run */
+            run: string;
+            skew: components["schemas"]["SkewView"];
+            /** Slowest Ranks */
+            slowest_ranks: components["schemas"]["RankLine"][];
+            /**
+             * Stalls
+             * @description Since the planner started, newest first, at most 32.
+             */
+            stalls: components["schemas"]["Stall"][];
+            /** State */
+            state: string;
+            /**
+             * Step S
+             * @description Time from one step to the next, in the window.
+             */
+            step_s: number | null;
+            /** Stream */
+            stream: string;
+            /**
+             * Tokens
+             * @description Tokens of all acknowledged steps of the trained lineage.
+             */
+            tokens: number | null;
+            /** Tokens Per S */
+            tokens_per_s: number | null;
+            /** Unhealthy Sources */
+            unhealthy_sources: components["schemas"]["SourceLine"][];
+            /**
+             * Wait S
+             * @description Mean over the steps of the window of the longest wait of any rank.
+             */
+            wait_s: number | null;
+            /**
+             * Wait Share
+             * @description Part of the window's time that the job waited for data: `wait_s` over `step_s`, at most 1.
+             */
+            wait_share: number | null;
+            /**
+             * Waiting For
+             * @description Ranks that have yet to join.
+             */
+            waiting_for: number[];
+            /** Waiting Text */
+            waiting_text: string;
+            waits: components["schemas"]["StepWaits"];
+            /**
+             * Watched Since
+             * @description When the planner started: rates, waits and stalls are not known from before.
+             */
+            watched_since: number;
+            /** Window S */
+            window_s: number | null;
         };
         /**
          * PieceView
@@ -1546,6 +2121,52 @@ export interface components {
             until_step: number;
         };
         /**
+         * ProgressEvent
+         * @description The stream moved. At most two a second.
+         */
+        ProgressEvent: {
+            /** Acknowledged */
+            acknowledged: number;
+            /** Bound */
+            bound: number;
+            /** Generation */
+            generation: number;
+            /** Planned */
+            planned: number;
+            /** Run */
+            run: string;
+            /** State */
+            state: string;
+            /** Step S */
+            step_s: number | null;
+            /** Stream */
+            stream: string;
+            /** Tokens */
+            tokens: number | null;
+            /** Tokens Per S */
+            tokens_per_s: number | null;
+            /**
+             * Wait S
+             * @description As in OverviewView.
+             */
+            wait_s: number | null;
+            /** Wait Share */
+            wait_share: number | null;
+            /** Waiting Text */
+            waiting_text: string;
+            /**
+             * Waits
+             * @description [step, longest, mean] of steps that were heard of, or heard more of, since the event before: seconds.
+             */
+            waits: [
+                number,
+                number,
+                number
+            ][];
+            /** Window S */
+            window_s: number | null;
+        };
+        /**
          * PublishReply
          * @description What a change became; one of them is null.
          */
@@ -1580,6 +2201,109 @@ export interface components {
         Ramp: {
             /** Knots */
             knots: components["schemas"]["Knot"][];
+        };
+        /**
+         * RankColumns
+         * @description One entry a rank, in order of rank.
+         */
+        RankColumns: {
+            /** Acknowledged */
+            acknowledged: number[];
+            /**
+             * Constructor
+             * @description Which constructor serves it.
+             */
+            constructor: (string | null)[];
+            /** Coords */
+            coords: {
+                [key: string]: number[];
+            };
+            /**
+             * Cost
+             * @description Planned cost of its dp rank in the window over the mean of all: 1 is even.
+             */
+            cost: (number | null)[];
+            /**
+             * Host
+             * @description Where the rank runs, as it says itself.
+             */
+            host: (string | null)[];
+            /**
+             * Last Wait S
+             * @description Wait for the newest step that it has told of.
+             */
+            last_wait_s: (number | null)[];
+            /**
+             * Moved S
+             * @description Since it last consumed a step.
+             */
+            moved_s: (number | null)[];
+            /** Rank */
+            rank: number[];
+            /**
+             * Seen S
+             * @description Since it was last heard of; null: never by this planner.
+             */
+            seen_s: (number | null)[];
+            /**
+             * State
+             * @description ok, behind, silent, left, unheard (no constructor has heard of it), passive (does not fetch: tp broadcast).
+             */
+            state: string[];
+            /**
+             * Tokens
+             * @description Planned tokens of its dp rank in a step, mean over the window.
+             */
+            tokens: (number | null)[];
+            /**
+             * Wait S
+             * @description Mean wait for a step in the window.
+             */
+            wait_s: (number | null)[];
+        };
+        /**
+         * RankCosts
+         * @description One step by dp rank.
+         */
+        RankCosts: {
+            /**
+             * Cost
+             * @description Over the mean: 1 is even.
+             */
+            cost: number[];
+            /**
+             * Dp
+             * @description First dp rank of each entry: large steps of old logs were kept by groups of ranks.
+             */
+            dp: number[];
+            /** Is Grouped */
+            is_grouped: boolean;
+            /** Step */
+            step: number;
+            /** Tokens */
+            tokens: number[];
+        };
+        /**
+         * RankLine
+         * @description A rank in a list of the worst.
+         */
+        RankLine: {
+            /**
+             * Behind
+             * @description Steps behind the rank that is furthest.
+             */
+            behind: number;
+            /** Rank */
+            rank: number;
+            /** Seen S */
+            seen_s: number;
+            /** State */
+            state: string;
+            /**
+             * Wait S
+             * @description Mean time that it waited for a step in the window.
+             */
+            wait_s: number | null;
         };
         /**
          * RankReport
@@ -1640,6 +2364,26 @@ export interface components {
             state: string;
         };
         /**
+         * RanksEvent
+         * @description Ranks that changed, as columns; the others are as they were.
+         */
+        RanksEvent: {
+            /**
+             * Behind
+             * @description Steps behind the rank that is furthest: nothing changes while all go together.
+             */
+            behind: number[];
+            /** Rank */
+            rank: number[];
+            /** State */
+            state: string[];
+            /**
+             * Wait S
+             * @description To two significant digits; told at most every two seconds.
+             */
+            wait_s: (number | null)[];
+        };
+        /**
          * RebaseReply
          * @description A draft after its rebase; where conflicts are left it is as it was.
          */
@@ -1694,6 +2438,14 @@ export interface components {
              */
             pid: number;
             role: components["schemas"]["loadmaster_flight__wire__control__Role"];
+        };
+        /**
+         * ResyncEvent
+         * @description The client read too slowly and has missed events: read everything again.
+         */
+        ResyncEvent: {
+            /** Dropped */
+            dropped: number;
         };
         /**
          * RetimeRequest
@@ -1755,6 +2507,20 @@ export interface components {
             revision: number;
             schedule: components["schemas"]["ScheduleSpec"];
         };
+        /**
+         * RunEvent
+         * @description The run's or the stream's state changed; or, without `run=`, any run's.
+         */
+        RunEvent: {
+            /** Reason */
+            reason: string;
+            /** Revision */
+            revision: number;
+            /** Run */
+            run: string;
+            /** State */
+            state: string;
+        };
         /** RunView */
         RunView: {
             /** Reason */
@@ -1790,6 +2556,30 @@ export interface components {
             stream: string;
             /** Verdict */
             verdict: string;
+        };
+        /**
+         * ScheduleEvent
+         * @description Revisions, scheduled publishes or drafts changed: read them again.
+         */
+        ScheduleEvent: {
+            /**
+             * Drafts
+             * @description Author -> version of the draft.
+             */
+            drafts: {
+                [key: string]: number;
+            };
+            /** First Free */
+            first_free: number;
+            /** Revision */
+            revision: number;
+            /** Run */
+            run: string;
+            /**
+             * Scheduled
+             * @description Numbers of the publishes that wait or are suspended.
+             */
+            scheduled: number[];
         };
         /**
          * ScheduleSpec
@@ -1972,6 +2762,24 @@ export interface components {
          */
         Shape: "step" | "linear" | "cosine";
         /**
+         * ShareColumns
+         * @description One entry a source (the last one is "others", where there are more), each a list over the steps.
+         *
+         *     The planned share is the weight in force. Credit makes the served share follow it: `error_tokens` is what the
+         *     source got more than its share so far (less: negative), at most about one piece and its queued tokens; null for
+         *     steps that were planned before this was kept.
+         */
+        ShareColumns: {
+            /** Error Tokens */
+            error_tokens: (number | null)[][];
+            /** Planned */
+            planned: number[][];
+            /** Served */
+            served: number[][];
+            /** Source */
+            source: string[];
+        };
+        /**
          * ShareView
          * @description A source in a step: its share in force, its tokens there, and how it stands since step 0.
          *
@@ -2009,6 +2817,45 @@ export interface components {
             code?: string | null;
             /** Token */
             token?: string | null;
+        };
+        /**
+         * SkewView
+         * @description How uneven the ranks are in the window: largest over mean, 1 where all are alike; null: not known.
+         */
+        SkewView: {
+            /**
+             * Cost
+             * @description Planned cost, by dp rank.
+             */
+            cost: number | null;
+            /**
+             * Tokens
+             * @description Planned tokens, by dp rank.
+             */
+            tokens: number | null;
+            /**
+             * Wait
+             * @description Time waited for data, by rank.
+             */
+            wait: number | null;
+        };
+        /**
+         * SourceLine
+         * @description A source in a list of the unhealthiest.
+         */
+        SourceLine: {
+            /** Bad */
+            bad: number;
+            /** Errors */
+            errors: number;
+            /** Last Error */
+            last_error: string;
+            /** Retries */
+            retries: number;
+            /** Source */
+            source: string;
+            /** State */
+            state: string;
         };
         /**
          * SourcePreview
@@ -2062,6 +2909,79 @@ export interface components {
             source?: number[];
         };
         /**
+         * SourceRow
+         * @description A source. What loaders say is of their life so far; null: no loader of it has told anything yet.
+         */
+        SourceRow: {
+            /**
+             * Epochs
+             * @description Passes so far; null while an epoch's tokens are not known.
+             */
+            epochs: number | null;
+            /** Errors */
+            errors: number | null;
+            /** Last Error */
+            last_error: string;
+            /**
+             * Last Error S
+             * @description Age of the last error.
+             */
+            last_error_s: number | null;
+            /**
+             * Loader
+             * @description Who owns its partitions; several: separated by commas.
+             */
+            loader: string;
+            /** Name */
+            name: string;
+            /**
+             * Rate
+             * @description Tokens a second, in the window.
+             */
+            rate: number | null;
+            /**
+             * Read P50 Ms
+             * @description Of the last 256 blocks of each loader.
+             */
+            read_p50_ms: number | null;
+            /** Read P99 Ms */
+            read_p99_ms: number | null;
+            /**
+             * Reads
+             * @description Blocks read.
+             */
+            reads: number | null;
+            /** Retries */
+            retries: number | null;
+            /**
+             * Rows
+             * @description Rows of an epoch; null until known.
+             */
+            rows: number | null;
+            /**
+             * Share
+             * @description Share of the tokens of all acknowledged steps.
+             */
+            share: number | null;
+            /**
+             * State
+             * @description failing: its last read failed; retrying: one failed in the last minute; off: weight 0; unserved: no loader.
+             * @enum {string}
+             */
+            state: "ok" | "failing" | "retrying" | "exhausted" | "retired" | "off" | "unserved";
+            /**
+             * Tokens
+             * @description In acknowledged steps.
+             */
+            tokens: number | null;
+            verdicts: components["schemas"]["VerdictCounts"];
+            /**
+             * Weight
+             * @description Share in force.
+             */
+            weight: number;
+        };
+        /**
          * SourceView
          * @description A frozen source of a run. Counts are None until they are learned: rows from footers or from an epoch that was
          *     planned to its end, and how many samples and tokens of that epoch are served.
@@ -2083,6 +3003,139 @@ export interface components {
             size_bytes: number;
             /** Source */
             source: string;
+        };
+        /**
+         * SourcesEvent
+         * @description Sources that changed, as columns; told at most every two seconds.
+         */
+        SourcesEvent: {
+            /** Errors */
+            errors: (number | null)[];
+            /** Name */
+            name: string[];
+            /**
+             * Rate
+             * @description To two significant digits.
+             */
+            rate: (number | null)[];
+            /** Retries */
+            retries: (number | null)[];
+            /** State */
+            state: string[];
+        };
+        /**
+         * SourcesView
+         * @description A page of sources, by name.
+         */
+        SourcesView: {
+            /**
+             * At
+             * @description When this was read, by the planner's clock.
+             */
+            at: number;
+            /**
+             * Counts
+             * @description Sources by state, all of them.
+             */
+            counts: {
+                [key: string]: number;
+            };
+            /**
+             * Generation
+             * @description -1: nobody joined yet.
+             */
+            generation: number;
+            /**
+             * Next After
+             * @description `after=` of the next page; null: this is the last one.
+             */
+            next_after: string | null;
+            /** Rows */
+            rows: components["schemas"]["SourceRow"][];
+            /** Run */
+            run: string;
+            /** Stream */
+            stream: string;
+            /**
+             * Total
+             * @description Sources that match.
+             */
+            total: number;
+            /** Window S */
+            window_s: number | null;
+        };
+        /**
+         * StageLine
+         * @description A stage in a list of the most loaded.
+         */
+        StageLine: {
+            /** Blocked */
+            blocked: number | null;
+            /** Busy */
+            busy: number | null;
+            /** Kind */
+            kind: string;
+            /** Label */
+            label: string;
+            /**
+             * Node
+             * @description Its id in GraphView.
+             */
+            node: string;
+            /** Queue Fill */
+            queue_fill: number | null;
+            /**
+             * Says
+             * @description Why it is here, for people.
+             */
+            says: string;
+        };
+        /**
+         * Stall
+         * @description A time in which the stream waited for somebody.
+         */
+        Stall: {
+            /** From At */
+            from_at: number;
+            /** Step */
+            step: number;
+            /** Text */
+            text: string;
+            /**
+             * Until At
+             * @description null: it still waits.
+             */
+            until_at: number | null;
+        };
+        /**
+         * StepColumns
+         * @description One entry a step; a step that is not in the log is left out.
+         */
+        StepColumns: {
+            /**
+             * Cost Max
+             * @description Largest share of the step's cost on one dp rank.
+             */
+            cost_max: (number | null)[];
+            /** Cost Mean */
+            cost_mean: (number | null)[];
+            /** Digest */
+            digest: string[];
+            /** Fill */
+            fill: (number | null)[];
+            /** Generation */
+            generation: number[];
+            /** Num Tokens */
+            num_tokens: number[];
+            /** Revision */
+            revision: number[];
+            /**
+             * Skew
+             * @description cost_max over cost_mean.
+             */
+            skew: (number | null)[];
+            /** Step */
+            step: number[];
         };
         /**
          * StepGraph
@@ -2157,6 +3210,26 @@ export interface components {
             step: number;
             /** Stream */
             stream: string;
+        };
+        /**
+         * StepWaits
+         * @description How long ranks waited for each of the last steps; null: no rank has said.
+         */
+        StepWaits: {
+            /**
+             * Max S
+             * @description Of the rank that waited longest: the whole job waited for it.
+             */
+            max_s: (number | null)[];
+            /** Mean S */
+            mean_s: (number | null)[];
+            /**
+             * Num Ranks
+             * @description Ranks that have said so.
+             */
+            num_ranks: number[];
+            /** Step */
+            step: number[];
         };
         /**
          * StreamProgress
@@ -2352,6 +3425,20 @@ export interface components {
             msg: string;
             /** Error Type */
             type: string;
+        };
+        /**
+         * VerdictCounts
+         * @description Samples that the stream does not train on.
+         */
+        VerdictCounts: {
+            /** Bad */
+            bad: number;
+            /** Masked */
+            masked: number;
+            /** Over Long */
+            over_long: number;
+            /** Skipped */
+            skipped: number;
         };
         /**
          * VerdictReport
@@ -2622,6 +3709,38 @@ export interface operations {
             };
         };
     };
+    read_events_api_v1_events_get: {
+        parameters: {
+            query?: {
+                run?: string | null;
+                stream?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["LiveEvents"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     read_health_api_v1_health_get: {
         parameters: {
             query?: never;
@@ -2713,6 +3832,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_balance_api_v1_runs__run__balance_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                from?: number | null;
+                to?: number | null;
+                sources?: string;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BalanceView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_checkpoints_api_v1_runs__run__checkpoints_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                before?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckpointsView"];
                 };
             };
             /** @description Validation Error */
@@ -2942,6 +4133,112 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GenerationView"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_live_graph_api_v1_runs__run__graph_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                /** @description Seconds that rates and waits are taken over. */
+                window?: number;
+                expand?: string | null;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraphView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_mesh_api_v1_runs__run__mesh_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                /** @description Seconds that rates and waits are taken over. */
+                window?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeshView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_overview_api_v1_runs__run__overview_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                /** @description Seconds that rates and waits are taken over. */
+                window?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverviewView"];
                 };
             };
             /** @description Validation Error */
@@ -3416,6 +4713,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SourceView"][];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    read_health_api_v1_runs__run__sources_health_get: {
+        parameters: {
+            query?: {
+                stream?: string;
+                /** @description Seconds that rates and waits are taken over. */
+                window?: number;
+                state?: string;
+                q?: string;
+                after?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SourcesView"];
                 };
             };
             /** @description Validation Error */

@@ -1,34 +1,40 @@
 import { useQuery } from "@tanstack/react-query";
-import { setCsrf } from "./client";
-import { problemOf, unreachable } from "./problem";
+import { api, call, type Model, setCsrf } from "./client";
+import { asProblem } from "./problem";
 
 /** What one may do, each role what those before it may too. */
 export const ROLES = ["viewer", "editor", "publisher", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** Who uses this tab. `name` is empty for somebody who did not sign in. */
+/** Who uses this tab. `isKnown`: they have said who they are; where access is off nobody need to. */
 export interface Session {
   name: string;
   role: Role;
   can: string[];
+  access: string;
+  isKnown: boolean;
 }
 
 export const SESSION_KEY = ["session"];
-const NOBODY: Session = { name: "", role: "viewer", can: [] };
+const NOBODY: Session = { name: "", role: "viewer", can: [], access: "", isKnown: false };
+
+/** A session as the planner tells it. */
+export function sessionOf(view: Model<"SessionView">): Session {
+  const role = ROLES.find((each) => each === view.role) ?? "viewer";
+  return { name: view.name, role, can: view.can, access: view.access, isKnown: view.csrf !== "" };
+}
 
 async function readSession(): Promise<Session> {
-  let answer: Response;
   try {
-    answer = await fetch("/api/v1/session", { credentials: "same-origin" });
-  } catch (cause) {
-    throw unreachable(cause);
+    const view = await call(api.GET("/api/v1/session"));
+    setCsrf(view.csrf);
+    return sessionOf(view);
+  } catch (error) {
+    const { status, details } = asProblem(error);
+    if (status !== 401) throw error;
+    setCsrf("");
+    return { ...NOBODY, access: String(details.access ?? ""), can: Array.isArray(details.can) ? details.can : [] };
   }
-  const body: unknown = await answer.json().catch(() => null);
-  if (answer.status === 401 || answer.status === 404) return NOBODY;
-  if (!answer.ok) throw problemOf(answer.status, body);
-  const told = body as { name: string; role: Role; csrf?: string; can?: string[] };
-  setCsrf(told.csrf ?? "");
-  return { name: told.name, role: told.role, can: told.can ?? [] };
 }
 
 /** The session of this tab; nobody until it is known. */
@@ -40,7 +46,7 @@ export function useSession(): Session {
 /** Why somebody may not do what needs `role`; empty when they may. Controls stay visible and show it. */
 export function refusal(session: Session, role: Role): string {
   if (ROLES.indexOf(session.role) >= ROLES.indexOf(role)) return "";
-  if (!session.name) return `Sign in as ${role} to do this`;
+  if (!session.isKnown) return `Sign in as ${role} to do this`;
   return `Needs the role ${role}; you are ${session.role}`;
 }
 

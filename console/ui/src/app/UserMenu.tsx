@@ -10,7 +10,7 @@ export function UserMenu() {
   const session = useSession();
   const navigate = useNavigate();
   const queries = useQueryClient();
-  if (!session.name) {
+  if (!session.isKnown) {
     return (
       <Button component={Link} to="/sign-in" variant="default" leftSection={<Icon name="user" />}>
         Sign in

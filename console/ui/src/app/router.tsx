@@ -9,7 +9,7 @@ import { route as overview } from "../overview/route";
 import { route as revisions } from "../revisions/route";
 import { route as runs } from "../runs/route";
 import { route as schedule } from "../schedule/route";
-import { route as sources } from "../sources/route";
+import { shortRoute as shortSources, route as sources } from "../sources/route";
 import { route as steps } from "../steps/route";
 import { ScreenError } from "./Missing";
 import { indexRoute, rootRoute, runRoute, shellRoute } from "./roots";
@@ -18,7 +18,7 @@ const ofRun = [overview, schedule, revisions, graph, mesh, balance, sources, ste
 
 const tree = rootRoute.addChildren([
   signInRoute,
-  shellRoute.addChildren([indexRoute, runs, audit, access, runRoute.addChildren([...ofRun])]),
+  shellRoute.addChildren([indexRoute, runs, shortSources, audit, access, runRoute.addChildren([...ofRun])]),
 ]);
 
 export const router = createRouter({

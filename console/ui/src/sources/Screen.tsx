@@ -1,11 +1,103 @@
+import { Select, TextInput } from "@mantine/core";
+import { useNavigate } from "@tanstack/react-router";
+import type { Model } from "../api/client";
 import { useRun } from "../app/useRun";
-import { EmptyState, Page } from "../ui";
+import {
+  DataTable,
+  EmptyState,
+  formatExact,
+  formatSeconds,
+  Icon,
+  Page,
+  ProblemNotice,
+  StatusMark,
+  toneOf,
+} from "../ui";
+import { columnsOf } from "./columns";
+import { useDraftSource, useSources } from "./query";
+import { route } from "./route";
+import classes from "./sources.module.css";
 
 export function Screen() {
-  const { run } = useRun();
+  const { run, stream } = useRun();
+  const search = route.useSearch();
+  const { data, error, isPending, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useSources(
+    run,
+    stream,
+    search,
+  );
+  const draft = useDraftSource(run);
+  const navigate = useNavigate();
+  const first = data?.pages[0];
+  const rows = data?.pages.flatMap((page) => page.rows) ?? [];
+  const retire = (row: Model<"SourceRow">) => {
+    const change = { source: row.name, isRetired: row.state !== "retired" };
+    draft.mutate(change, { onSuccess: () => void navigate({ to: "/runs/$run/schedule", params: { run } }) });
+  };
   return (
-    <Page title="Sources" run={run}>
-      <EmptyState title="Nothing to show yet." />
+    <Page
+      title="Sources"
+      run={run}
+      lead={first && <Lead view={first} />}
+      actions={<Filters counts={first?.counts ?? {}} />}
+    >
+      {draft.error && <ProblemNotice title="The draft was not changed." error={draft.error} />}
+      {error && <ProblemNotice error={error} onRetry={() => void refetch()} />}
+      {(data || !error) && (
+        <div className={classes.box}>
+          <DataTable
+            caption={`Sources of ${run}`}
+            columns={columnsOf(retire)}
+            rows={rows}
+            rowKey={(row) => row.name}
+            isLoading={isPending}
+            onMore={hasNextPage ? () => void fetchNextPage() : undefined}
+            isLoadingMore={isFetchingNextPage}
+            empty={<EmptyState title="No source is called that, in that state." />}
+          />
+        </div>
+      )}
     </Page>
+  );
+}
+
+function Lead({ view }: { view: Model<"SourcesView"> }) {
+  return (
+    <>
+      {Object.entries(view.counts)
+        .filter(([, count]) => count > 0)
+        .map(([state, count]) => (
+          <StatusMark key={state} tone={toneOf(state)} word={`${formatExact(count)} ${state}`} />
+        ))}
+      <span>{view.window_s ? `rates over the last ${formatSeconds(view.window_s)}` : "no rate is known yet"}</span>
+    </>
+  );
+}
+
+function Filters({ counts }: { counts: Record<string, number> }) {
+  const { state, q = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  return (
+    <>
+      <TextInput
+        data-search
+        aria-label="Search sources by name"
+        placeholder="Search by name"
+        leftSection={<Icon name="search" size={13} />}
+        value={q}
+        onChange={(event) => {
+          const value = event.currentTarget.value;
+          void navigate({ search: (old) => ({ ...old, q: value || undefined }), replace: true });
+        }}
+      />
+      <Select
+        aria-label="State"
+        placeholder="Any state"
+        clearable
+        data={Object.entries(counts).map(([value, count]) => ({ value, label: `${value} (${count})` }))}
+        value={state ?? null}
+        onChange={(value) => void navigate({ search: (old) => ({ ...old, state: value ?? undefined }), replace: true })}
+      />
+    </>
   );
 }

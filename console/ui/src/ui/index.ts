@@ -8,3 +8,5 @@ export { NumberWithAge } from "./NumberWithAge";
 export { Page, Panel } from "./Page";
 export { StaleBanner, useAge } from "./StaleBanner";
 export { StatusMark, type Tone, toneOf } from "./StatusMark";
+export { Ago, Time } from "./Time";
+export { useLiveInterval } from "./useLiveInterval";

@@ -1,0 +1,80 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import type { Model } from "../api/client";
+import { Ago, formatBytes, formatCount, formatExact, formatSeconds, formatShare, NumberWithAge } from "../ui";
+import classes from "./overview.module.css";
+
+type View = Model<"OverviewView">;
+const SLOW_SHARE = 0.05;
+const BAD_SHARE = 0.2;
+
+const shown = (value: number | null, format: (value: number) => string) => (value === null ? null : format(value));
+
+/** Splits "12.3 M" so that the unit is set apart. */
+function parts(text: string | null, unit = ""): { value: string | null; unit: string } {
+  if (text === null) return { value: null, unit };
+  const [value = text, prefix = ""] = text.split("\u202f");
+  return { value, unit: `${prefix}${unit ? `${prefix ? " " : ""}${unit}` : ""}` };
+}
+
+function toneOfWait(share: number | null): "warn" | "bad" | undefined {
+  if (share === null || share < SLOW_SHARE) return undefined;
+  return share < BAD_SHARE ? "warn" : "bad";
+}
+
+/** The counters: what a glance must tell. */
+export function Figures({ view }: { view: View }) {
+  const { window_s } = view;
+  return (
+    <dl className={classes.figures}>
+      <NumberWithAge label="Step" value={formatExact(view.acknowledged)} />
+      <NumberWithAge label="Tokens" {...parts(shown(view.tokens, formatCount))} />
+      <NumberWithAge label="Rate" {...parts(shown(view.tokens_per_s, formatCount), "tokens/s")} window_s={window_s} />
+      <NumberWithAge label="Step time" {...parts(shown(view.step_s, formatSeconds))} window_s={window_s} />
+      <NumberWithAge
+        label="Data wait"
+        {...parts(shown(view.wait_share, formatShare))}
+        window_s={window_s}
+        tone={toneOfWait(view.wait_share)}
+        missing="no rank has told yet"
+      />
+      <NumberWithAge label="Fill" {...parts(shown(view.fill, formatShare))} window_s={window_s} />
+      <Linked
+        label="Revision"
+        note={view.revision > view.revision_in_force ? `newest is ${view.revision}` : "in force"}
+      >
+        <Link to="/runs/$run/revisions" params={{ run: view.run }}>
+          {view.revision_in_force}
+        </Link>
+      </Linked>
+      <Linked
+        label="Last checkpoint"
+        note={
+          view.last_checkpoint && (
+            <>
+              {formatBytes(view.last_checkpoint.bytes)}, <Ago at={view.last_checkpoint.at} now={view.at * 1000} />
+            </>
+          )
+        }
+      >
+        {view.last_checkpoint ? (
+          <Link to="/runs/$run/checkpoints" params={{ run: view.run }}>
+            {formatExact(view.last_checkpoint.step)}
+          </Link>
+        ) : (
+          <span className={classes.noneYet}>none yet</span>
+        )}
+      </Linked>
+    </dl>
+  );
+}
+
+function Linked({ label, note, children }: { label: string; note: ReactNode; children: ReactNode }) {
+  return (
+    <div className={classes.linked}>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+      <dd className={classes.linkedNote}>{note}</dd>
+    </div>
+  );
+}

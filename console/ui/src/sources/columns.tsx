@@ -1,0 +1,130 @@
+import type { Model } from "../api/client";
+import {
+  type Column,
+  formatAge,
+  formatCount,
+  formatExact,
+  formatSeconds,
+  formatShare,
+  GuardedButton,
+  StatusMark,
+  toneOf,
+} from "../ui";
+import classes from "./sources.module.css";
+
+type Row = Model<"SourceRow">;
+
+const told = (value: number | null, format: (value: number) => string, missing: string) =>
+  value === null ? <span className="lm-muted">{missing}</span> : format(value);
+
+/** The table's columns; `onRetire` puts "retire" or its opposite into the draft. */
+export function columnsOf(onRetire: (row: Row) => void): Column<Row>[] {
+  return [...NUMBERS, { key: "act", title: "In your draft", cell: (row) => <Retire row={row} onRetire={onRetire} /> }];
+}
+
+function Retire({ row, onRetire }: { row: Row; onRetire: (row: Row) => void }) {
+  const word = row.state === "retired" ? "Take up again" : "Retire";
+  return (
+    <GuardedButton
+      needs="editor"
+      variant="default"
+      size="compact-xs"
+      aria-label={`${word} ${row.name} in your draft`}
+      onClick={() => onRetire(row)}
+    >
+      {word}…
+    </GuardedButton>
+  );
+}
+
+function Name({ row }: { row: Row }) {
+  return (
+    <>
+      <span className={classes.name}>{row.name}</span>
+      {row.last_error && (
+        <details className={classes.error}>
+          <summary>
+            last error{row.last_error_s !== null && ` ${formatAge(row.last_error_s)}`}: {row.last_error.split("\n")[0]}
+          </summary>
+          <pre>{row.last_error}</pre>
+        </details>
+      )}
+    </>
+  );
+}
+
+function Verdicts({ row }: { row: Row }) {
+  const counts = Object.entries(row.verdicts).filter(([, count]) => count > 0);
+  if (counts.length === 0) return <span className="lm-muted">none</span>;
+  return counts.map(([verdict, count]) => `${formatExact(count)} ${verdict.replace("_", " ")}`).join(", ");
+}
+
+const NUMBERS: Column<Row>[] = [
+  { key: "name", title: "Source", cell: (row) => <Name row={row} /> },
+  { key: "state", title: "State", cell: (row) => <StatusMark tone={toneOf(row.state)} word={row.state} /> },
+  {
+    key: "share",
+    title: "Weight / served",
+    isNumber: true,
+    cell: (row) => (
+      <>
+        {formatShare(row.weight)}
+        <br />
+        <span className="lm-muted">{row.share === null ? "nothing served" : formatShare(row.share)}</span>
+      </>
+    ),
+  },
+  {
+    key: "tokens",
+    title: "Tokens / epochs",
+    isNumber: true,
+    cell: (row) => (
+      <>
+        {told(row.tokens, formatCount, "not known")}
+        <br />
+        <span className="lm-muted">{row.epochs === null ? "epoch not known" : `${row.epochs.toFixed(2)} epochs`}</span>
+      </>
+    ),
+  },
+  { key: "rows", title: "Rows", isNumber: true, cell: (row) => told(row.rows, formatCount, "not known") },
+  {
+    key: "rate",
+    title: "Rate",
+    isNumber: true,
+    cell: (row) =>
+      row.rate === null ? (
+        <span className="lm-muted">not known</span>
+      ) : (
+        <>
+          {formatCount(row.rate)}
+          <span className="lm-unit">tokens/s</span>
+        </>
+      ),
+  },
+  {
+    key: "read",
+    title: "Read p50 / p99",
+    isNumber: true,
+    cell: (row) => (
+      <>
+        {told(row.read_p50_ms, (ms) => formatSeconds(ms / 1000), "not told")}
+        <br />
+        {row.read_p99_ms !== null && <span className="lm-muted">{formatSeconds(row.read_p99_ms / 1000)}</span>}
+      </>
+    ),
+  },
+  {
+    key: "errors",
+    title: "Errors / retries",
+    isNumber: true,
+    cell: (row) => (
+      <>
+        {told(row.errors, formatExact, "not told")}
+        <br />
+        {row.retries !== null && <span className="lm-muted">{formatExact(row.retries)}</span>}
+      </>
+    ),
+  },
+  { key: "verdicts", title: "Left out", cell: (row) => <Verdicts row={row} /> },
+  { key: "loader", title: "Loader", cell: (row) => row.loader || <span className="lm-muted">none</span> },
+];
