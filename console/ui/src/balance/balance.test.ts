@@ -67,10 +67,11 @@ describe("shares", () => {
         [0.6, 0.4, 0.9],
         [0.4, 0.6, 0.1],
       ],
+      [[5, -20, -30], [-5]],
       [100, 300, 50],
     );
-    expect(found[0]).toEqual({ source: "web", planned: 0.5, served: 0.45, error: -20 });
-    expect(found[1]?.error).toBe(0);
+    expect(found[0]).toEqual({ source: "web", planned: 0.5, served: 0.45, error: -30 });
+    expect(found[1]?.error).toBe(-5);
     expect(widest(found)).toBeCloseTo(0.5);
   });
 });

@@ -3,8 +3,8 @@ export interface Share {
   source: string;
   planned: number;
   served: number;
-  /** Tokens that it got too many (+) or too few (−). */
-  error: number;
+  /** Tokens that it got too many (+) or too few (−) since step 0, after the last step of the window. */
+  error: number | null;
 }
 
 /** Share of each source over a window: the mean of its planned shares weighted by the tokens of the steps, beside what
@@ -13,16 +13,13 @@ export function shares(
   sources: readonly string[],
   planned: readonly (readonly (number | null)[])[],
   served: readonly (readonly (number | null)[])[],
+  error: readonly (readonly (number | null)[])[],
   tokens: readonly number[],
 ): Share[] {
   return sources.map((source, s) => {
     const [should, did, total] = totals(planned[s] ?? [], served[s] ?? [], tokens);
-    return {
-      source,
-      planned: total ? should / total : 0,
-      served: total ? did / total : 0,
-      error: Math.round(did - should),
-    };
+    const of = { planned: total ? should / total : 0, served: total ? did / total : 0 };
+    return { source, ...of, error: error[s]?.at(-1) ?? null };
   });
 }
 

@@ -1,18 +1,20 @@
 import { describe, expect, it } from "vitest";
 import { layout, NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
-import { around, groups, type Stage, split, statusOf, widths, worstFirst } from "./model";
+import { around, kinds, type Stage, split, statusOf, widths, worstFirst } from "./model";
 
 const stage = (id: string, fields: Partial<Stage> = {}): Stage => ({
   id,
   kind: "loader",
   label: id,
-  group: "loaders",
+  group: null,
+  members: 1,
   queue_fill: null,
   busy: null,
   blocked: null,
   idle: null,
   rate: null,
-  errors: null,
+  errors: 0,
+  state: "ok",
   detail: "",
   ...fields,
 });
@@ -26,6 +28,7 @@ const FLOWS = [
 describe("status", () => {
   it.each([
     [{ errors: 2, busy: 1 }, "failing"],
+    [{ state: "silent", errors: 2 }, "silent"],
     [{ busy: 0.9, blocked: 0.4 }, "blocked"],
     [{ busy: 0.9, blocked: 0.1 }, "busy"],
     [{ busy: 0.2, rate: 4 }, "flowing"],
@@ -70,10 +73,15 @@ describe("flows", () => {
   });
 });
 
-describe("groups", () => {
-  it("come in the order of the flow", () => {
-    const found = groups([stage("s", { group: "sources" }), stage("l1"), stage("l2", { errors: 1 })]);
-    expect(found.map((group) => group.name)).toEqual(["sources", "loaders"]);
+describe("kinds", () => {
+  it("come along the flow, the worst of each first", () => {
+    const found = kinds([
+      stage("l1"),
+      stage("l2", { errors: 1 }),
+      stage("x", { kind: "cache" }),
+      stage("s", { kind: "source-group" }),
+    ]);
+    expect(found.map((one) => one.label)).toEqual(["Sources", "Loaders", "cache"]);
     expect(found[1]?.stages.map((one) => one.id)).toEqual(["l2", "l1"]);
   });
 });

@@ -19,8 +19,7 @@ export function layout(stages: readonly Stage[], flows: readonly Flow[]): Map<st
   graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 96, marginx: 16, marginy: 16 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const stage of stages) graph.setNode(stage.id, { width: NODE_WIDTH, height: NODE_HEIGHT });
-  for (const flow of flows)
-    if (graph.hasNode(flow.from) && graph.hasNode(flow.to)) graph.setEdge(flow.from, flow.to);
+  for (const flow of flows) if (graph.hasNode(flow.from) && graph.hasNode(flow.to)) graph.setEdge(flow.from, flow.to);
   dagre.layout(graph);
   return new Map(stages.map((stage) => [stage.id, corner(graph.node(stage.id))]));
 }

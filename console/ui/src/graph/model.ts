@@ -3,13 +3,17 @@ export interface Stage {
   id: string;
   kind: string;
   label: string;
-  group: string;
+  /** What can be expanded to have it in parts. */
+  group: string | null;
+  members: number;
   queue_fill: number | null;
   busy: number | null;
   blocked: number | null;
   idle: number | null;
   rate: number | null;
-  errors: number | null;
+  errors: number;
+  /** As the planner judges it. */
+  state: string;
   detail: string;
 }
 
@@ -19,28 +23,40 @@ export interface Flow {
   rate: number | null;
 }
 
-export type StageStatus = "failing" | "blocked" | "busy" | "flowing" | "idle" | "unknown";
+export type StageStatus =
+  | "failing"
+  | "silent"
+  | "slow"
+  | "blocked"
+  | "busy"
+  | "flowing"
+  | "idle"
+  | "leaving"
+  | "unknown";
 
 const HOT = 0.8;
 const HELD = 0.3;
+const TOLD = new Set<string>(["failing", "silent", "slow", "leaving"]);
 
-/** How a stage is, by what hurts most: errors, being held up by the next stage, having no room left, or nothing. */
+/** How a stage is, by what hurts most: what the planner says of it, errors, being held up by the next stage, having no
+ * time left, or nothing. */
 export function statusOf(stage: Stage): StageStatus {
-  if ((stage.errors ?? 0) > 0) return "failing";
+  if (TOLD.has(stage.state)) return stage.state as StageStatus;
+  if (stage.errors > 0) return "failing";
   if ((stage.blocked ?? 0) >= HELD) return "blocked";
   if ((stage.busy ?? 0) >= HOT) return "busy";
   if (stage.busy === null && stage.rate === null && stage.queue_fill === null) return "unknown";
   return (stage.rate ?? 0) > 0 || (stage.busy ?? 0) > 0 ? "flowing" : "idle";
 }
 
-const ORDER: StageStatus[] = ["failing", "blocked", "busy", "flowing", "idle", "unknown"];
+const ORDER: StageStatus[] = ["failing", "silent", "slow", "blocked", "busy", "leaving", "flowing", "idle", "unknown"];
 
 /** The stages, those that hurt first: by status, then by how much of their time they are blocked, then busy. */
 export function worstFirst<S extends Stage>(stages: readonly S[]): S[] {
   const load = (stage: Stage) => (stage.blocked ?? 0) * 2 + (stage.busy ?? 0);
   return [...stages].sort((a, b) => {
     const rank = ORDER.indexOf(statusOf(a)) - ORDER.indexOf(statusOf(b));
-    return rank || (b.errors ?? 0) - (a.errors ?? 0) || load(b) - load(a) || a.label.localeCompare(b.label);
+    return rank || b.errors - a.errors || load(b) - load(a) || a.label.localeCompare(b.label);
   });
 }
 
@@ -60,20 +76,32 @@ export function widths(flows: readonly Flow[]): number[] {
   return flows.map((flow) => (greatest > 0 && flow.rate ? 1 + 7 * Math.sqrt(flow.rate / greatest) : 1));
 }
 
-export interface Group {
-  name: string;
+export interface Kind {
+  kind: string;
+  label: string;
   stages: Stage[];
 }
 
-/** The stages by group, in the order in which groups come along the flow, the worst stage of each first. */
-export function groups(stages: readonly Stage[]): Group[] {
-  const found = new Map<string, Stage[]>();
-  for (const stage of stages) {
-    const members = found.get(stage.group);
-    if (members) members.push(stage);
-    else found.set(stage.group, [stage]);
-  }
-  return [...found].map(([name, members]) => ({ name, stages: worstFirst(members) }));
+/** Kinds along the flow, and what people call several of them. */
+const KINDS: [string, string][] = [
+  ["planner", "Planner"],
+  ["source-group", "Sources"],
+  ["loader", "Loaders"],
+  ["constructor", "Constructors"],
+  ["rank-group", "Ranks"],
+];
+
+/** The stages by kind, along the flow, the worst stage of each first. */
+export function kinds(stages: readonly Stage[]): Kind[] {
+  const named = new Set(KINDS.map(([kind]) => kind));
+  const others = [...new Set(stages.map((stage) => stage.kind))].filter((kind) => !named.has(kind));
+  return [...KINDS, ...others.map((kind): [string, string] => [kind, kind])]
+    .map(([kind, label]) => ({
+      kind,
+      label,
+      stages: worstFirst(stages.filter((stage) => stage.kind === kind)),
+    }))
+    .filter((found) => found.stages.length > 0);
 }
 
 /** What the flows of a stage are, so that the others can step back: the stage, its neighbours and what joins them. */

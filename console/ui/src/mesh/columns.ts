@@ -1,86 +1,106 @@
-/** What the planner tells of the ranks, as columns: one entry a rank, null where nothing is known. */
+/** What the planner tells of the ranks, as columns: one entry a rank, in order of rank; null where nothing is known. */
 export interface RankColumns {
   rank: number[];
   host: (string | null)[];
-  constructor_id: (string | null)[];
+  constructor: (string | null)[];
   /** Axis -> coordinate of each rank. */
   coords: Record<string, number[]>;
-  acknowledged: (number | null)[];
+  acknowledged: number[];
   seen_s: (number | null)[];
   moved_s: (number | null)[];
   wait_s: (number | null)[];
+  last_wait_s: (number | null)[];
   cost: (number | null)[];
   tokens: (number | null)[];
   state: string[];
 }
 
-/** A metric of the heat map. `worst` says which end of it is the bad one. */
+/** Ranks that changed: what an event of the stream tells. */
+export interface RankChanges {
+  rank: number[];
+  behind: number[];
+  state: string[];
+  wait_s: (number | null)[];
+}
+
+/** The columns, and how far each rank is behind the furthest. */
+export interface Ranks extends RankColumns {
+  behind: number[];
+}
+
+export type MetricKey = "wait_s" | "last_wait_s" | "behind" | "moved_s" | "seen_s" | "cost" | "tokens";
+
+/** A metric of the heat map; of all of them the high end is the bad one. */
 export interface Metric {
-  key: "wait_s" | "moved_s" | "seen_s" | "cost" | "tokens" | "lag";
+  key: MetricKey;
   label: string;
-  unit: string;
-  worst: "high" | "low";
+  /** How a value is told. */
+  unit: "seconds" | "steps" | "ratio" | "tokens";
   about: string;
 }
 
 export const METRICS: readonly Metric[] = [
   {
     key: "wait_s",
-    label: "data wait",
-    unit: "s",
-    worst: "high",
-    about: "seconds a step that the rank waits for its batch",
+    label: "Data wait",
+    unit: "seconds",
+    about: "how long the rank waits for a step, mean over the window",
   },
   {
-    key: "moved_s",
-    label: "since last step",
-    unit: "s",
-    worst: "high",
-    about: "seconds since the rank consumed a step",
+    key: "last_wait_s",
+    label: "Last wait",
+    unit: "seconds",
+    about: "how long it waited for its newest step",
   },
-  {
-    key: "lag",
-    label: "steps behind",
-    unit: "steps",
-    worst: "high",
-    about: "steps behind the furthest rank",
-  },
-  {
-    key: "seen_s",
-    label: "last heard of",
-    unit: "s",
-    worst: "high",
-    about: "seconds since the rank was heard of",
-  },
+  { key: "behind", label: "Steps behind", unit: "steps", about: "steps behind the furthest rank" },
+  { key: "moved_s", label: "Since last step", unit: "seconds", about: "time since it consumed a step" },
+  { key: "seen_s", label: "Last heard of", unit: "seconds", about: "time since it was heard of" },
   {
     key: "cost",
-    label: "cost",
-    unit: "× mean",
-    worst: "high",
-    about: "work of the last step, over the mean of all ranks",
+    label: "Cost",
+    unit: "ratio",
+    about: "planned work of its dp rank in the window, over the mean of all",
   },
-  { key: "tokens", label: "tokens", unit: "tokens", worst: "high", about: "tokens of the last step" },
+  {
+    key: "tokens",
+    label: "Tokens",
+    unit: "tokens",
+    about: "planned tokens of its dp rank in a step, mean over the window",
+  },
 ];
 
-export const metricOf = (key: string): Metric =>
-  METRICS.find((metric) => metric.key === key) ?? (METRICS[0] as Metric);
+/** Take the planner's answer in. */
+export function taken(columns: RankColumns): Ranks {
+  const furthest = columns.acknowledged.reduce((most, step) => Math.max(most, step), 0);
+  return { ...columns, behind: columns.acknowledged.map((step) => furthest - step) };
+}
 
-/** One metric of all ranks: NaN where it is not known or the rank does not report. */
-export function values(ranks: RankColumns, metric: Metric["key"]): Float64Array {
-  const of = metric === "lag" ? lags(ranks.acknowledged) : ranks[metric];
-  return Float64Array.from(of, (value, i) =>
+/** The ranks with what an event changes; those that it does not name are as they were. */
+export function changed(ranks: Ranks, event: RankChanges): Ranks {
+  const next = { ...ranks, behind: [...ranks.behind], state: [...ranks.state], wait_s: [...ranks.wait_s] };
+  event.rank.forEach((rank, i) => {
+    if (rank >= ranks.rank.length) return;
+    next.behind[rank] = event.behind[i] ?? 0;
+    next.state[rank] = event.state[i] ?? "unknown";
+    next.wait_s[rank] = event.wait_s[i] ?? null;
+  });
+  return next;
+}
+
+/** Whether a rank does not report: it is hatched, which is something else than 0. */
+export const isSilent = (state: string | undefined): boolean => state === "silent" || state === "unheard";
+
+export const metricOf = (key: string): Metric => METRICS.find((metric) => metric.key === key) ?? (METRICS[0] as Metric);
+
+/** One metric of all ranks: NaN where it is not known, or nothing was heard of the rank. */
+export function values(ranks: Ranks, metric: MetricKey): Float64Array {
+  return Float64Array.from(ranks[metric], (value, i) =>
     value === null || ranks.state[i] === "unheard" ? Number.NaN : value,
   );
 }
 
-function lags(acknowledged: (number | null)[]): (number | null)[] {
-  let furthest = 0;
-  for (const step of acknowledged) if (step !== null && step > furthest) furthest = step;
-  return acknowledged.map((step) => (step === null ? null : furthest - step));
-}
-
 /** The metrics that at least one rank has a value of. */
-export function known(ranks: RankColumns): Metric[] {
+export function known(ranks: Ranks): Metric[] {
   return METRICS.filter((metric) => values(ranks, metric.key).some((value) => !Number.isNaN(value)));
 }
 
@@ -116,12 +136,8 @@ export function summarize(value: Float64Array): Summary {
   };
 }
 
-/** Places of the ranks, the worst first, those without a value last; equal ones by rank. */
-export function worstFirst(value: Float64Array, worst: Metric["worst"]): Int32Array {
-  const sign = worst === "high" ? -1 : 1;
-  const place = (i: number) =>
-    Number.isNaN(value[i]) ? Number.POSITIVE_INFINITY : sign * (value[i] as number);
-  return Int32Array.from(value.keys()).sort((a, b) =>
-    place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : a - b,
-  );
+/** Indexes of the ranks, the greatest value first, those without one last; equal ones by rank. */
+export function worstFirst(value: Float64Array): Int32Array {
+  const key = (i: number) => (Number.isNaN(value[i]) ? Number.NEGATIVE_INFINITY : (value[i] as number));
+  return Int32Array.from(value.keys()).sort((a, b) => (key(a) > key(b) ? -1 : key(a) < key(b) ? 1 : a - b));
 }

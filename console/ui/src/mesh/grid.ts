@@ -106,7 +106,7 @@ function lineName(axes: Axis[], line: number, part: string): string {
 }
 
 /** Where an arrow key leads from a place; the same place at the border. Empty places are passed over. */
-export function moved(grid: Grid, from: number, key: string): number {
+export function moved(grid: Pick<Grid, "columns" | "rows" | "at">, from: number, key: string): number {
   const [row, column] = [Math.floor(from / grid.columns), from % grid.columns];
   const step: Record<string, [number, number]> = {
     ArrowLeft: [0, -1],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { domain, palette, place, shade } from "./color";
-import { known, type RankColumns, summarize, values, worstFirst } from "./columns";
+import { changed, known, type Ranks, summarize, taken, values, worstFirst } from "./columns";
 import { hostGrid, meshGrid, moved } from "./grid";
 import { bands, History, worstOf } from "./history";
 import { placeTree } from "./tree";
@@ -13,7 +13,7 @@ const AXES = [
 ];
 
 /** Ranks of a mesh whose wait is their number, all on hosts of eight. */
-function ranksOf(axes = AXES): RankColumns {
+function ranksOf(axes = AXES): Ranks {
   const size = axes.reduce((product, axis) => product * axis.size, 1);
   const rank = Array.from({ length: size }, (_, i) => i);
   const coords: Record<string, number[]> = {};
@@ -23,19 +23,20 @@ function ranksOf(axes = AXES): RankColumns {
     const by = stride;
     coords[axis.name] = rank.map((i) => Math.floor(i / by) % axis.size);
   }
-  return {
+  return taken({
     rank,
     host: rank.map((i) => `host-${Math.floor(i / 8)}`),
-    constructor_id: rank.map(() => null),
+    constructor: rank.map(() => null),
     coords,
     acknowledged: rank.map((i) => (i === 3 ? 7 : 9)),
     seen_s: rank.map(() => 0.1),
     moved_s: rank.map(() => 0.5),
     wait_s: rank.map((i) => (i === 5 ? null : i)),
+    last_wait_s: rank.map(() => null),
     cost: rank.map(() => null),
     tokens: rank.map(() => null),
     state: rank.map((i) => (i === 6 ? "unheard" : i === 7 ? "silent" : "ok")),
-  };
+  });
 }
 
 describe("columns", () => {
@@ -47,11 +48,19 @@ describe("columns", () => {
   });
 
   it("counts how far a rank is behind the furthest", () => {
-    expect([...values(ranksOf(), "lag")].slice(2, 5)).toEqual([0, 2, 0]);
+    expect([...values(ranksOf(), "behind")].slice(2, 5)).toEqual([0, 2, 0]);
+  });
+
+  it("takes changes in and leaves the other ranks as they were", () => {
+    const before = ranksOf();
+    const after = changed(before, { rank: [4], behind: [3], state: ["behind"], wait_s: [null] });
+    expect([after.behind[4], after.state[4], after.wait_s[4]]).toEqual([3, "behind", null]);
+    expect([after.wait_s[8], after.state[7], before.wait_s[4]]).toEqual([8, "silent", 4]);
+    expect(after.cost).toBe(before.cost);
   });
 
   it("leaves out metrics that no rank has", () => {
-    expect(known(ranksOf()).map((metric) => metric.key)).toEqual(["wait_s", "moved_s", "lag", "seen_s"]);
+    expect(known(ranksOf()).map((metric) => metric.key)).toEqual(["wait_s", "behind", "moved_s", "seen_s"]);
   });
 
   it("takes the skew of known values alone", () => {
@@ -62,8 +71,7 @@ describe("columns", () => {
 
   it("lists the worst first and what is not known last", () => {
     const value = Float64Array.from([2, Number.NaN, 9, 2]);
-    expect([...worstFirst(value, "high")]).toEqual([2, 0, 3, 1]);
-    expect([...worstFirst(value, "low")]).toEqual([0, 3, 2, 1]);
+    expect([...worstFirst(value)]).toEqual([2, 0, 3, 1]);
   });
 });
 
@@ -106,10 +114,7 @@ describe("grid", () => {
 
 describe("colours", () => {
   const luminance = (packed: number) =>
-    [0, 8, 16].reduce(
-      (sum, shift, c) => sum + ([0.2126, 0.7152, 0.0722][c] as number) * ((packed >> shift) & 255),
-      0,
-    );
+    [0, 8, 16].reduce((sum, shift, c) => sum + ([0.2126, 0.7152, 0.0722][c] as number) * ((packed >> shift) & 255), 0);
 
   it.each([
     ["light", false, -1],

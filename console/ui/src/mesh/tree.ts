@@ -1,5 +1,4 @@
-import type { RankColumns } from "./columns";
-import { summarize } from "./columns";
+import { isSilent, type RankColumns, summarize } from "./columns";
 
 /** A place of the cluster: all of it, a host, or a rank. */
 export interface Place {
@@ -29,9 +28,7 @@ export function placeTree(ranks: RankColumns, value: Float64Array): Place {
 }
 
 function hostPlace(ranks: RankColumns, value: Float64Array, host: string, members: number[]): Place {
-  const leaves = members.map((i) =>
-    place(ranks, value, `rank:${ranks.rank[i]}`, `rank ${ranks.rank[i]}`, "rank", [i]),
-  );
+  const leaves = members.map((i) => place(ranks, value, `rank:${ranks.rank[i]}`, `rank ${ranks.rank[i]}`, "rank", [i]));
   return { ...place(ranks, value, `host:${host}`, host, "host", members), children: leaves.sort(byWorst) };
 }
 
@@ -47,9 +44,6 @@ function place(
   const silent = members.filter((i) => isSilent(ranks.state[i])).length;
   return { key, label, kind, members, worst, silent, children: [] };
 }
-
-/** Whether a rank does not report: it is hatched, which is something else than 0. */
-export const isSilent = (state: string | undefined): boolean => state === "silent" || state === "unheard";
 
 function byWorst(a: Place, b: Place): number {
   if (a.silent !== b.silent) return b.silent - a.silent;

@@ -19,19 +19,18 @@ export type Move = "step-" | "step+" | "rank-" | "rank+" | "microbatch-" | "micr
 
 /** Keys of the inspector. */
 export const KEYS: Record<string, Move> = {
-  ArrowLeft: "step-",
-  ArrowRight: "step+",
-  ArrowUp: "rank-",
-  ArrowDown: "rank+",
-  ",": "microbatch-",
-  ".": "microbatch+",
+  p: "step-",
+  n: "step+",
+  k: "rank-",
+  j: "rank+",
+  "[": "microbatch-",
+  "]": "microbatch+",
 };
 
-/** Where a move leads; the same spot at the border. `.` and `,` go over "all microbatches" at both ends. */
+/** Where a move leads; the same spot at the border. `[` and `]` go over "all microbatches" at both ends. */
 export function go(spot: Spot, move: Move, bounds: Bounds): Spot {
   const by = move.endsWith("+") ? 1 : -1;
-  if (move.startsWith("step"))
-    return { ...spot, step: clamp(spot.step + by, bounds.first, bounds.planned - 1) };
+  if (move.startsWith("step")) return { ...spot, step: clamp(spot.step + by, bounds.first, bounds.planned - 1) };
   if (move.startsWith("rank")) return { ...spot, rank: clamp(spot.rank + by, 0, bounds.worldSize - 1) };
   return { ...spot, microbatch: turned(spot.microbatch, by, bounds.perRank) };
 }
@@ -42,8 +41,7 @@ function turned(microbatch: number | undefined, by: number, perRank: number): nu
   return next === 0 ? undefined : next - 1;
 }
 
-const clamp = (value: number, low: number, high: number) =>
-  Math.min(Math.max(value, low), Math.max(low, high));
+const clamp = (value: number, low: number, high: number) => Math.min(Math.max(value, low), Math.max(low, high));
 
 /** The command that says the same in a shell. */
 export function explainCommand(url: string, run: string, stream: string, spot: Spot): string {
@@ -54,5 +52,4 @@ export function explainCommand(url: string, run: string, stream: string, spot: S
   return [...parts, "--text"].join(" ");
 }
 
-const quoted = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

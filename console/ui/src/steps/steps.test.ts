@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { coordsOf, encodedOnly, microbatches, perRank, worldSize } from "./batch";
 import { explainCommand, go } from "./place";
+import type { PieceView } from "./query";
 import { type Origin, why } from "./why";
 
 const BOUNDS = { first: 0, planned: 10, worldSize: 4, perRank: 2 };
@@ -38,9 +40,7 @@ describe("command", () => {
     expect(explainCommand("http://127.0.0.1:8421", "demo", "train", spot)).toBe(
       "loadmaster explain http://127.0.0.1:8421 demo --step 1200 --rank 3 --microbatch 0 --text",
     );
-    expect(explainCommand("http://h:1", "demo", "it's", { step: 0, rank: 0 })).toContain(
-      `--stream 'it'\\''s'`,
-    );
+    expect(explainCommand("http://h:1", "demo", "it's", { step: 0, rank: 0 })).toContain(`--stream 'it'\\''s'`);
   });
 });
 
@@ -91,5 +91,28 @@ describe("why", () => {
     const told = why({ ...piece, drawn_at: -1, credit_before: null }, 5, 0);
     expect(told[1]).toMatch(/not kept/);
     expect(told[2]).toMatch(/not kept/);
+  });
+});
+
+describe("batch", () => {
+  const mesh = { pp: 2, dp: 4, cp: 1, tp: 2 };
+
+  it("finds a rank's place, slowest axis first", () => {
+    expect(coordsOf(mesh, 13)).toEqual({ pp: 1, dp: 2, cp: 0, tp: 1 });
+    expect(Object.keys(coordsOf(mesh, 0))).toEqual(["pp", "dp", "cp", "tp"]);
+    expect([worldSize(mesh), perRank({ mesh, num_bins: 12 })]).toEqual([16, 3]);
+  });
+
+  it("has documents by microbatch and slot, without those of other dp ranks", () => {
+    const piece = (dp: number, microbatch: number, slot: number) =>
+      ({ dp, microbatch, slot, num_tokens: 10, sample: `s${slot}` }) as PieceView;
+    const pieces = [piece(1, 1, 0), piece(1, 0, 1), piece(1, 0, 0), piece(2, 0, 0)];
+    const found = microbatches(pieces, 1);
+    expect(found.map(({ number, tokens }) => [number, tokens])).toEqual([
+      [0, 20],
+      [1, 10],
+    ]);
+    expect(found[0]?.pieces.map((one) => one.slot)).toEqual([0, 1]);
+    expect(encodedOnly(pieces, 1)).toEqual([pieces[3]]);
   });
 });

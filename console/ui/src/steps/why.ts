@@ -16,13 +16,10 @@ export interface Origin {
 
 /** Why a piece is here, as sentences: the revision, its source's credit, how long it was deferred, its verdict. */
 export function why(piece: Origin, step: number, revision: number): string[] {
-  return [mixture(piece, revision), credit(piece), deferral(piece, step), part(piece), verdict(piece)].filter(
-    Boolean,
-  );
+  return [mixture(piece, revision), credit(piece), deferral(piece, step), part(piece), verdict(piece)].filter(Boolean);
 }
 
-const mixture = (piece: Origin, revision: number): string =>
-  `Revision ${revision} has ${piece.source} in the mixture.`;
+const mixture = (piece: Origin, revision: number): string => `Revision ${revision} has ${piece.source} in the mixture.`;
 
 function credit({ source, credit_before: before, credit_after: after }: Origin): string {
   if (before === null) return "What its source was owed then is not kept for this step.";
