@@ -105,18 +105,23 @@ def run_demo(options: argparse.Namespace, folder: Path, programs: contextlib.Exi
     """Start everything, train, report, and stay up unless told to end."""
     spec = load_run_spec(options.spec)
     print(f"starting the planner, {options.loaders} loader(s) and {options.constructors} constructor(s)", flush=True)
-    up, url = start_loadmaster(options, folder, programs)
+    up, facts = start_loadmaster(options, folder, programs)
+    url = facts["url"]
     print(f"planner at {url}, run {spec.run}; {options.ranks} ranks are starting", flush=True)
+    print(f"console, good once and for ten minutes: {facts['sign_in']}", flush=True)
     train(options, spec, url, folder, programs, up)
     print_mixture(spec, url)
     if not options.exit:
         print(f"\nstill up: planner at {url}. Ctrl-C stops everything.", flush=True)
+        print(f"another link for the console: loadmaster sign-in --state-dir {folder / 'state'}", flush=True)
         while not up.check():
             time.sleep(0.5)
 
 
-def start_loadmaster(options: argparse.Namespace, folder: Path, programs: contextlib.ExitStack) -> tuple[Program, str]:
-    """Run `loadmaster up` and wait for the address of its planner."""
+def start_loadmaster(
+    options: argparse.Namespace, folder: Path, programs: contextlib.ExitStack
+) -> tuple[Program, dict[str, str]]:
+    """Run `loadmaster up` and wait for the address of its planner, and for a link to sign in with."""
     ready = folder / "ready.json"
     command = [sys.executable, "-m", "loadmaster", "up", str(options.spec), "--ready-file", str(ready)]
     command += ["--loaders", str(options.loaders), "--constructors", str(options.constructors), "--parent-pipe"]
@@ -126,7 +131,8 @@ def start_loadmaster(options: argparse.Namespace, folder: Path, programs: contex
             raise DemoError("loadmaster up ended before it was ready")
         if ready.exists():
             break
-    return up, str(json.loads(ready.read_text())["url"])
+    facts = json.loads(ready.read_text())
+    return up, {name: str(facts[name]) for name in ("url", "sign_in")}
 
 
 def train(

@@ -77,9 +77,10 @@ def test_end_when_everything_is_acknowledged_then_ended(store: Store, generation
 def test_resume_when_stopped_then_open_without_reason(store: Store, generation: GenerationRecord) -> None:
     store.generations.stop(generation.key, GenerationState.PAUSED, "RUN_PAUSED", "too bad")
     assert store.generations.get(generation.key).reason == "too bad"
-    assert store.generations.resume("run") == [generation.key]
+    assert store.generations.resume("run", by="ada") == [generation.key]
     assert store.generations.get(generation.key) == generation
-    assert store.generations.resume("run") == []
+    assert store.generations.resume("run", by="ada") == []
+    assert [(row.author, row.action) for row in store.audit.read(run="run")] == [("ada", "resumed")]
 
 
 def test_stop_when_fenced_then_stays_fenced(store: Store, generation: GenerationRecord, make_new: MakeNew) -> None:

@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,19 @@ import pyarrow as pa
 from loadmaster_flight.spec import RunSpec, ScheduleSpec, revised
 from loadmaster_flight.wire.schemas import METADATA
 from loadmaster_flight.wire.step_plan import StepPlan
+from loadmaster_server.access import AccessMode, AccessService, Role
 from loadmaster_server.planning.planner import NeedMetadata, StreamPlanner
+from loadmaster_server.store import AccessRepository, Database
 from support.synthetic import LANES, ROWS, UNITS, lane_end, synthetic_row
+
+
+def token_in(state_dir: Path, name: str, *roles: Role) -> str:
+    """A token of the planner that keeps its state in a folder."""
+    database = Database(f"sqlite:///{state_dir / 'planner.db'}")
+    try:
+        return AccessService(AccessRepository(database), AccessMode.TOKEN).create_token(name, roles, by="test")[0]
+    finally:
+        database.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +47,11 @@ class Editor:
     url: str
     author: str = "ada"
     run: str = "run"
+    token: str = ""
 
     def ask(self, method: str, path: str, body: Any = None, *, if_match: int | str | None = None) -> Answer:
         """One call below /api/v1/runs/RUN; an error is an answer like others."""
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json"} | self._bearer
         if if_match is not None:
             headers["if-match"] = f'"{if_match}"' if isinstance(if_match, int) else if_match
         data = None if body is None else json.dumps(body).encode()
@@ -50,6 +63,10 @@ class Editor:
         except urllib.error.HTTPError as error:
             with error:
                 return _answer(error.code, error.read(), None)
+
+    @property
+    def _bearer(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.token}"} if self.token else {}
 
     def schedule(self) -> Any:
         """The newest schedule."""
@@ -66,7 +83,8 @@ class Editor:
     def audit_rows(self, **query: Any) -> list[dict[str, Any]]:
         """A page of the run's audit log, newest first."""
         target = f"{self.url}/api/v1/audit?{urllib.parse.urlencode({'run': self.run} | query)}"
-        with urllib.request.urlopen(target, timeout=30) as answer:
+        request = urllib.request.Request(target, headers=self._bearer)
+        with urllib.request.urlopen(request, timeout=30) as answer:
             rows: list[dict[str, Any]] = json.loads(answer.read())
         return rows
 

@@ -99,7 +99,7 @@ class Rig:
         if self.postgres is not None:
             assert self.database_proxy is not None
             where.append(f"--database-url={self._through(self.database_proxy)}")
-        where += [f"--heartbeat-s={HEARTBEAT_S}", f"--planner-lease-s={LEASE_S}"]
+        where += [f"--heartbeat-s={HEARTBEAT_S}", f"--planner-lease-s={LEASE_S}", "--access=off"]
         self._start(PLANNER, self.planner_port, self.planner_proxy, "planner", *where)
 
     def restart_lost(self) -> None:

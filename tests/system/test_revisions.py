@@ -11,8 +11,9 @@ import pytest
 
 import loadmaster
 from loadmaster_flight.spec import ScheduleSpec, revised
+from loadmaster_server.access import Role
 from loadmaster_server.embedded import EmbeddedRun
-from support.editing import Editor
+from support.editing import Editor, token_in
 from support.ranks import ids_of
 
 pytestmark = pytest.mark.processes
@@ -26,7 +27,7 @@ def test_batches_when_the_schedule_is_edited_then_all_ranks_switch_at_its_step(
     budgets = {"plan_ahead": 30, "bind_ahead": 6, "build_ahead": 3}
     spec, manifests = frozen(until={"steps": UNTIL}, budgets=budgets)
     cluster = start_cluster(spec, manifests, loaders=2, constructors=2)
-    editor = Editor(cluster.url, run=spec.run)
+    editor = Editor(cluster.url, run=spec.run, token=token_in(cluster.state_dir, "ada", Role.PUBLISHER))
     is_there, is_edited = threading.Barrier(3), threading.Event()
 
     def train(rank: int) -> list[tuple[int, int, list[str]]]:

@@ -24,8 +24,10 @@ ABOUT = {
     "peek": "show samples as a run would transform them",
     "planner": "run the planner",
     "resume": "let a paused or failed run go on",
+    "sign-in": "print a one-time link that opens the console",
     "simulate": "plan steps on a mesh that is not there, and time them",
     "status": "show what a planner's runs and processes are doing",
+    "token": "hand out, list and revoke API tokens",
     "up": "start a whole run on this machine",
     "verify": "prove that every piece was delivered exactly once",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from .control import from_json, to_json
 from .errors import BadRequestError, InternalError, LoadmasterError, NotReadyError, UnavailableError, from_problem
 
 API = "/api/v1"
+TOKEN_VARIABLE = "LOADMASTER_TOKEN"
 MAX_IDLE = 8
 T = TypeVar("T")
 
@@ -25,12 +27,17 @@ class PlannerClient:
     Args:
         url: `http://host:port` of the planner.
         timeout_s: Deadline of one call.
+        token: Bearer token; None: that of the environment variable LOADMASTER_TOKEN, if it is set.
+
+    Raises:
+        BadRequestError: The url is none; or the token could not be sent.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 30.0, token: str | None = None) -> None:
         self.url = url.rstrip("/")
         self._host, self._port = _host_and_port(url)
         self._timeout_s = timeout_s
+        self._headers = _bearer(os.environ.get(TOKEN_VARIABLE, "") if token is None else token)
         self._idle: list[http.client.HTTPConnection] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -52,7 +59,7 @@ class PlannerClient:
         """
         target = API + quote(path) + ("?" + urlencode(query) if query else "")
         payload = None if body is None else json.dumps(to_json(body)).encode()
-        headers = {"content-type": "application/json"} if payload else {}
+        headers = self._headers | ({"content-type": "application/json"} if payload else {})
         connection = self._take()
         try:
             connection.request(method, target, body=payload, headers=headers)
@@ -77,7 +84,8 @@ class PlannerClient:
         """
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         try:
-            connection.request("GET", API + quote(path) + ("?" + urlencode(query) if query else ""))
+            target = API + quote(path) + ("?" + urlencode(query) if query else "")
+            connection.request("GET", target, headers=self._headers)
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise _error_of(answer.status, answer.read())
@@ -107,6 +115,15 @@ class PlannerClient:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _bearer(token: str) -> dict[str, str]:
+    token = token.strip()
+    if not all("!" <= character <= "~" for character in token):
+        raise BadRequestError(
+            f"{TOKEN_VARIABLE} must be a token of `loadmaster token create`: one word of plain letters"
+        )
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def _host_and_port(url: str) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from .principal import AccessMode, Principal, Role, author_of
 from .refusing import add_refusal_handlers
 from .routes import access_routes
 from .schemas import Name
-from .service import AccessService
+from .service import AccessService, sign_in_link
 
 __all__ = [
     "AccessMode",
@@ -18,4 +18,5 @@ __all__ = [
     "add_refusal_handlers",
     "author_of",
     "needs",
+    "sign_in_link",
 ]

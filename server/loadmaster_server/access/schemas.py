@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .principal import AccessMode, Role
+from .principal import NAME_PATTERN, AccessMode, Role
 
-Name = Annotated[str, Field(pattern=r"^[^\s/][^/\x00-\x1f]{0,199}$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Secret = Annotated[str, Field(max_length=200)]
 
 

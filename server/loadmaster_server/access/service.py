@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from loadmaster_flight.wire.errors import BadRequestError, ForbiddenError, NotFo
 from ..store import AccessRepository, Grant, Key, SessionRecord, TokenRecord
 from .caller import Caller, caller_of, check_csrf, check_host, check_site
 from .keys import Kind, key_of, new_secret
-from .principal import RESERVED, UNKNOWN, AccessMode, Principal, Role
+from .principal import NAME_PATTERN, RESERVED, UNKNOWN, AccessMode, Principal, Role
 from .refusals import RefusalLog
 
 CODE_S = 600.0
@@ -25,6 +26,7 @@ REMEMBER_S = 2.0
 """How long a revocation by another process (`loadmaster token revoke`) may go unnoticed."""
 TOUCH_S = 60.0
 MAX_REMEMBERED = 4096
+_NAME = re.compile(NAME_PATTERN)
 HOW = "sign in with a link of `loadmaster sign-in`, or set LOADMASTER_TOKEN to a token of `loadmaster token create`"
 
 
@@ -211,12 +213,21 @@ class AccessService:
             self._remembered.clear()
 
 
+def sign_in_link(url: str, code: str) -> str:
+    """Where a browser signs in with a code. Nothing after the # ever leaves the browser, and so no log has it."""
+    return f"{url}/sign-in#code={code}"
+
+
 def grant_of(name: str, roles: Sequence[Role]) -> Grant:
     """A name with roles.
 
     Raises:
-        BadRequestError: The audit log uses the name for itself, or there is no role.
+        BadRequestError: It is no name, or one that the audit log uses for itself; or there is no role.
     """
+    if not _NAME.fullmatch(name):
+        raise BadRequestError(
+            f"name must be 1 to 200 characters without / and must not begin with a space, got {name!r}"
+        )
     if name in RESERVED:
         raise BadRequestError(f"name must not be one of {', '.join(RESERVED)}, got {name!r}")
     if not roles:

@@ -13,10 +13,12 @@ from pathlib import Path
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
 
+from ..access import AccessMode
 from ..plans import RetentionRules
 from ..serving import PlannerServer
 from ..settings import STATE_DIR, PlannerSettings
 
+ACCESS = "what needs a name: changes (local), everything (token), nothing (off); default local"
 LOG = logging.getLogger(__name__)
 RETENTION = {
     "keep_steps": (1024, "bodies of so many acknowledged steps stay in SQL"),
@@ -62,6 +64,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--planner-lease-s", type=float, default=5.0, help="silence after which a planner that stands by takes over"
     )
+    parser.add_argument("--access", type=AccessMode, choices=list(AccessMode), default=AccessMode.LOCAL, help=ACCESS)
     parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
     parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
@@ -79,6 +82,7 @@ def _settings(args: argparse.Namespace) -> PlannerSettings:
         storage=args.storage,
         retention=RetentionRules(**{name: getattr(args, name) for name in RETENTION}),
         planner_lease_s=args.planner_lease_s,
+        access=args.access,
     )
 
 

@@ -19,11 +19,14 @@ from loadmaster_flight.wire.control import StreamView
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_server.access import AccessMode, Role
 from loadmaster_server.launch import ClusterSize, LocalCluster
 
+from .access_store import new_link, opened_store, shell_name
 from .failures import failing_cleanly
 from .live import status_table
 from .opening import open_run
+from .planner import ACCESS
 
 REFRESH_S = 0.5
 
@@ -41,6 +44,7 @@ def main(argv: Sequence[str]) -> int:
         size=ClusterSize(loaders=args.loaders, constructors=args.constructors, workers=args.workers),
         host=args.host,
         port=args.port,
+        access=args.access,
     )
     with cluster:
         cluster.create_run(spec, manifests)
@@ -58,9 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, help="port of the planner (default: a free one)")
     parser.add_argument("--state-dir", default=".loadmaster", help="database, cache and logs (default .loadmaster)")
-    parser.add_argument("--ready-file", help="write {url, run, pids} here as JSON once everything answers")
+    parser.add_argument("--access", type=AccessMode, choices=list(AccessMode), default=AccessMode.LOCAL, help=ACCESS)
+    parser.add_argument("--ready-file", help="write {url, run, pids, sign_in} here as JSON once everything answers")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
-    parser.add_argument("--json", action="store_true", help="print {url, run, pids} as JSON on standard output")
+    parser.add_argument(
+        "--json", action="store_true", help="print {url, run, pids, sign_in} as JSON on standard output"
+    )
     return parser
 
 
@@ -72,22 +79,32 @@ def _positive(text: str) -> int:
 
 
 def _announce(args: argparse.Namespace, cluster: LocalCluster, spec: RunSpec, console: Console) -> None:
-    facts = {"url": cluster.url, "run": spec.run, "pids": cluster.pids()}
+    link = _sign_in_link(cluster)
+    facts = {"url": cluster.url, "run": spec.run, "pids": cluster.pids(), "sign_in": link}
     if args.json:
         print(json.dumps(facts), flush=True)
     if args.ready_file:
         part = Path(args.ready_file + ".part")
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)  # whoever reads the link can sign in
         part.write_text(json.dumps(facts))
         part.replace(args.ready_file)
     console.print(f"planner   [bold]{cluster.url}[/]   logs in {cluster.state_dir / 'logs'}")
     call = f'loadmaster.connect("{cluster.url}", run="{spec.run}", rank=rank, world_size=world_size)'
     console.print(f"connect   {call}", soft_wrap=True)
+    console.print(f"console   {link}", soft_wrap=True)
+    console.print("          (good once, for ten minutes; `loadmaster sign-in` makes another)")
     console.print("stop      Ctrl-C")
+
+
+def _sign_in_link(cluster: LocalCluster) -> str:
+    with opened_store(cluster.state_dir) as database:
+        return new_link(database, cluster.url, shell_name(), [Role.ADMIN])
 
 
 def _watch(cluster: LocalCluster, spec: RunSpec, stop: threading.Event, console: Console) -> None:
     """Keep the children alive, and show the streams where a person looks, until told to stop."""
-    client = PlannerClient(cluster.url, timeout_s=5)
+    client = PlannerClient(cluster.url, timeout_s=5, token=cluster.token)
     with Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else _quiet() as live:
         while not stop.wait(REFRESH_S):
             for line in cluster.supervise():

@@ -26,11 +26,12 @@ STOP_GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """What to run: `loadmaster COMMAND ARGS…`, under a name that logs and errors use."""
+    """What to run: `loadmaster COMMAND ARGS…`, under a name that logs and errors use; `environment` adds to ours."""
 
     name: str
     command: str
     args: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 class Child:
@@ -45,7 +46,12 @@ class Child:
         argv += ["--ready-file", str(self._ready_path), "--parent-pipe"]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **dict(spec.environment)},
             )
 
     @property

@@ -6,6 +6,8 @@ import fcntl
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -13,11 +15,16 @@ from typing import IO
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.control import RunView
 from loadmaster_flight.wire.errors import ConflictError, UnavailableError
+from loadmaster_flight.wire.http import TOKEN_VARIABLE
 
+from ..access import AccessMode, AccessService, Role
+from ..settings import PlannerSettings
+from ..store import AccessRepository, Database
 from .child import STOP_GRACE_S, Child, ChildSpec
 from .registering import register_run
 
 MAX_RESTARTS = 5
+CLUSTER = "cluster"
 log = logging.getLogger(__name__)
 
 
@@ -45,13 +52,25 @@ class LocalCluster:
         state_dir: Holds planner.db, the block cache and `logs/`; one cluster at a time uses it.
         host: A loopback address.
         port: Port of the planner; 0 picks a free one.
+        access: What somebody may do who has not said who they are; with `token`, the processes get one of their own.
+
+    Attributes:
+        token: What its own processes say who they are with; None: they need not.
     """
 
     def __init__(
-        self, *, state_dir: Path, size: ClusterSize | None = None, host: str = "127.0.0.1", port: int = 0
+        self,
+        *,
+        state_dir: Path,
+        size: ClusterSize | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        access: AccessMode = AccessMode.LOCAL,
     ) -> None:
         self.state_dir, self.size = state_dir, size or ClusterSize()
-        self._host, self._port = host, port
+        self._host, self._port, self._access = host, port, access
+        self.token: str | None = None
+        self._token_id = ""
         self._members: dict[str, _Member] = {}
         self._lock_file: IO[str] | None = None
         self.url = ""
@@ -67,13 +86,15 @@ class LocalCluster:
         self._lock()
         planner = self._spawn(self._planner_spec())
         self.url = str(planner.wait_ready()["url"])
+        if self._access is AccessMode.TOKEN:
+            self._make_token()
         children = [self._spawn(spec) for spec in self._actor_specs()]
         for child in children:
             child.wait_ready()
 
     def create_run(self, spec: RunSpec, manifests: list[SourceManifest]) -> RunView:
         """Register a run with the planner; the same run again is fine."""
-        return register_run(self.url, spec, manifests, timeout_s=30)
+        return register_run(self.url, spec, manifests, timeout_s=30, token=self.token)
 
     def supervise(self) -> list[str]:
         """Start dead children again; call it about once a second.
@@ -103,6 +124,8 @@ class LocalCluster:
             until_s = time.monotonic() + STOP_GRACE_S
             for member in group:
                 member.child.reap(until_s=until_s)
+        if self._token_id:
+            self._revoke_token()
         if self._lock_file is not None:
             self._lock_file.close()
             self._lock_file = None
@@ -123,15 +146,37 @@ class LocalCluster:
         return self.state_dir / "logs"
 
     def _planner_spec(self) -> ChildSpec:
-        args = ("--host", self._host, "--port", str(self._port), "--state-dir", str(self.state_dir))
-        return ChildSpec(name="planner", command="planner", args=args)
+        where = ("--host", self._host, "--port", str(self._port), "--state-dir", str(self.state_dir))
+        return ChildSpec(name="planner", command="planner", args=(*where, "--access", self._access.value))
 
     def _actor_specs(self) -> list[ChildSpec]:
         base = ("--planner", self.url, "--host", self._host)
         loader_args = (*base, "--state-dir", str(self.state_dir), "--workers", str(self.size.workers))
         loaders = [(f"loader-{i}", "loader", loader_args) for i in range(self.size.loaders)]
         constructors = [(f"constructor-{i}", "constructor", base) for i in range(self.size.constructors)]
-        return [ChildSpec(name=name, command=command, args=args) for name, command, args in loaders + constructors]
+        environment = () if self.token is None else ((TOKEN_VARIABLE, self.token),)
+        return [
+            ChildSpec(name=name, command=command, args=args, environment=environment)
+            for name, command, args in loaders + constructors
+        ]
+
+    def _make_token(self) -> None:
+        with self._opened_access() as access:
+            self.token, token = access.create_token(CLUSTER, [Role.PROCESS], by=CLUSTER)
+        self._token_id = token.id
+
+    def _revoke_token(self) -> None:
+        with self._opened_access() as access:
+            access.revoke_token(self._token_id, by=CLUSTER)
+        self.token, self._token_id = None, ""
+
+    @contextmanager
+    def _opened_access(self) -> Iterator[AccessService]:
+        database = Database(PlannerSettings(state_dir=self.state_dir).store_url)
+        try:
+            yield AccessService(AccessRepository(database), self._access)
+        finally:
+            database.close()
 
     def _spawn(self, spec: ChildSpec) -> Child:
         child = Child(spec, self._logs)

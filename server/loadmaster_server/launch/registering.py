@@ -7,15 +7,20 @@ from loadmaster_flight.wire.control import CreateRunRequest, RunView
 from loadmaster_flight.wire.http import PlannerClient, retrying
 
 
-def register_run(planner_url: str, spec: RunSpec, manifests: list[SourceManifest], *, timeout_s: float) -> RunView:
+def register_run(
+    planner_url: str, spec: RunSpec, manifests: list[SourceManifest], *, timeout_s: float, token: str | None = None
+) -> RunView:
     """Create a run at a planner; the same spec and manifests again change nothing.
+
+    Args:
+        token: Bearer token; None: that of the environment.
 
     Raises:
         ConflictError: The name belongs to a run that differs; names what.
         UnavailableError: The planner did not answer within `timeout_s`.
     """
     request = CreateRunRequest(spec=spec.to_tree(), manifests=[m.model_dump(mode="json") for m in manifests])
-    client = PlannerClient(planner_url)
+    client = PlannerClient(planner_url, token=token)
     try:
         return retrying(lambda: client.post("/runs", request, RunView), deadline_s=timeout_s)
     finally:

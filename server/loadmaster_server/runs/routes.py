@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter
 
 from loadmaster_flight.wire.control import (
@@ -18,13 +20,14 @@ from loadmaster_flight.wire.control import (
     VerdictReport,
 )
 
-from ..access import Role, needs
+from ..access import Principal, Role, needs
 from ..store import StreamKey
 from .joining import JoinService
 from .service import RunService
 from .tickets import TicketOffice
 
 READS = [needs(Role.VIEWER, Role.PROCESS)]
+AsPublisher = Annotated[Principal, needs(Role.PUBLISHER)]
 BY_PROCESS = [needs(Role.PROCESS)]
 
 
@@ -67,10 +70,10 @@ def _add_runs(router: APIRouter, runs: RunService) -> None:
         """What was frozen."""
         return runs.definition(run)
 
-    @router.post("/runs/{run}/resume", dependencies=[needs(Role.PUBLISHER)])
-    def resume_run(run: str) -> RunView:
+    @router.post("/runs/{run}/resume")
+    def resume_run(who: AsPublisher, run: str) -> RunView:
         """Let a paused or failed run go on."""
-        return runs.resume(run)
+        return runs.resume(run, who.name)
 
     @router.post("/runs/{run}/verdicts", dependencies=BY_PROCESS)
     def report_verdict(run: str, report: VerdictReport) -> dict[str, str]:

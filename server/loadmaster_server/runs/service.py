@@ -120,10 +120,10 @@ class RunService:
         manifests = self._store.runs.definition(run).manifests
         return [_source_view(*pair) for pair in zip(manifests, self._store.runs.counts(run), strict=True)]
 
-    def resume(self, run: str) -> RunView:
+    def resume(self, run: str, author: str) -> RunView:
         """Let what is paused or failed of a run go on; a run that is not stopped is left alone."""
         self._store.runs.definition(run)
-        for key in self._store.generations.resume(run):
+        for key in self._store.generations.resume(run, by=author):
             self._store.bulletin.post(str(key.stream_key))
         return self.view(run)
 

@@ -5,7 +5,7 @@ from .access_records import AccessAction, Grant, Key, SessionRecord, TokenRecord
 from .bulletin import ACTORS, Bulletin
 from .database import Database
 from .migration import upgrade
-from .planner_lease import PlannerLease
+from .planner_lease import PlannerLease, acting_url
 from .records import (
     ActorRecord,
     Definition,
@@ -74,5 +74,6 @@ __all__ = [
     "TokenRecord",
     "VerdictKind",
     "VerdictRecord",
+    "acting_url",
     "upgrade",
 ]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.errors import GoneError, NotFoundError
 from loadmaster_flight.wire.skipping import Skip
 
+from .audit import note
 from .database import Database
 from .models import GenerationRow, MemberRow, RunRow, StreamRow
 from .records import GenerationKey, GenerationRecord, GenerationState, NewGeneration, StreamKey
 from .replaying import copy_replayed
+from .revisions import Action
 
 
 class GenerationRepository:
@@ -93,6 +95,14 @@ class GenerationRepository:
             rows = session.scalars(statement.order_by(GenerationRow.run, GenerationRow.stream))
             return [_record(row) for row in rows]
 
+    def runs_in_use(self) -> set[str]:
+        """Runs with a stream that is not read to its end; its newest generation may be fenced, the next to come."""
+        is_newest = and_(GenerationRow.run == StreamRow.run, GenerationRow.stream == StreamRow.name)
+        is_newest = and_(is_newest, GenerationRow.generation == StreamRow.generation)
+        statement = select(StreamRow.run).join(GenerationRow, is_newest)
+        with self._database.reading() as session:
+            return set(session.scalars(statement.where(GenerationRow.state != GenerationState.ENDED)))
+
     def lineage(self, key: GenerationKey) -> list[GenerationRecord]:
         """The generation, its parent, and so on up to a fresh start."""
         chain = [self.get(key)]
@@ -169,12 +179,14 @@ class GenerationRepository:
                 .values(reason=reason)
             )
 
-    def resume(self, run: str) -> list[GenerationKey]:
-        """Open what is paused or failed of a run."""
+    def resume(self, run: str, *, by: str) -> list[GenerationKey]:
+        """Open what is paused or failed of a run, in somebody's name."""
         stopped = GenerationRow.state.in_((GenerationState.PAUSED, GenerationState.FAILED))
         with self._database.writing() as session:
             rows = list(session.scalars(select(GenerationRow).where(GenerationRow.run == run, stopped)))
             for row in rows:
+                place = {"stream": row.stream, "generation": row.generation, "was": row.state}
+                note(session, author=by, action=Action.RESUMED, run=run, revision=None, message=row.reason, **place)
                 row.state, row.code, row.reason = GenerationState.OPEN, "", ""
             return [_record(row).key for row in rows]
 

@@ -23,6 +23,13 @@ class Seen(NamedTuple):
     beat: int
 
 
+def acting_url(database: Database) -> str | None:
+    """Address of the planner that acts on a database; None: none does, or its lease has run out."""
+    with database.reading() as session:
+        row = session.get(PlannerLeaseRow, ROW)
+    return row.holder.partition(" ")[0] if row is not None and row.until > time.time() else None
+
+
 class PlannerLease:
     """The right to act as the planner of a database. One thread acquires, renews and releases; any may call the rest.
 

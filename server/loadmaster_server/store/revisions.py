@@ -27,6 +27,7 @@ class Action(StrEnum):
     SUSPENDED = "suspended"
     RETIMED = "retimed"
     CANCELLED = "cancelled"
+    RESUMED = "resumed"
 
 
 class ScheduledState(StrEnum):
