@@ -50,11 +50,6 @@ export function spread(column: (number | null)[]): { mean: number; max: number }
   return { mean: known.reduce((sum, value) => sum + value, 0) / known.length, max: Math.max(...known) };
 }
 
-/** Which steps to ask for: the window that the URL names, else the last ones. */
-export function asked(from: number | undefined, to: number | undefined): { from?: number; to?: number } {
-  return { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) };
-}
-
 /** The window next to this one, of the same width, kept at or after step 0. */
 export function shifted(first: number, last: number, by: -1 | 1): { from: number; to: number } {
   const width = Math.max(1, last - first);
