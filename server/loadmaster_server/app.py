@@ -29,9 +29,16 @@ class Planner:
     Args:
         settings: Where the store is, and how fast silence is noticed.
         fence: Called first in each transaction that writes; it raises when another planner acts.
+        is_open: Whether requests reach it; leases of processes do not lapse while none does.
     """
 
-    def __init__(self, settings: PlannerSettings, *, fence: Callable[[Session], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: PlannerSettings,
+        *,
+        fence: Callable[[Session], None] | None = None,
+        is_open: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.settings = settings
         self.store = Store(settings.store_url, storage=settings.storage_uri, fence=fence)
         self.store.runs.retire_idle()
@@ -44,6 +51,7 @@ class Planner:
             awaited=self.ranks.recent_text,
             on_heard=self.watch.hear,
             on_acknowledged=self.watch.acknowledged,
+            is_open=is_open,
         )
         self.joins = JoinService(self.store, self.ranks)
         self.warming = Warming()

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -23,6 +24,10 @@ from .store import Database, PlannerLease, upgrade
 LOG = logging.getLogger(__name__)
 BEATS = 5
 """Renewals within one lease."""
+RETRY_S = 0.25
+"""Pause before another try where the store is away."""
+LOOK_WAIT_S = 1.0
+"""A request waits no longer than this for the store to say whether we still act."""
 MAX_REQUESTS_AT_ONCE = 512
 """Threads that answer requests: a join or a request for plans holds one while it waits."""
 
@@ -47,6 +52,7 @@ class PlannerSeat:
         self._lease = PlannerLease(self._database, holder=holder, place=place, lease_s=settings.planner_lease_s)
         self._acting: tuple[Planner, FastAPI] | None = None
         self._stop, self._trouble = threading.Event(), ""
+        self._tried_s = 0.0
         self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._hold, name="planner-lease", daemon=True)
 
@@ -85,15 +91,14 @@ class PlannerSeat:
             self._acting[0].end_waits()
 
     def close(self) -> None:
-        """Stop acting and give the lease back. Idempotent, at most about 4 s."""
+        """Stop acting and give the lease back. Idempotent, at most about 6 s."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(2.0)
         self._step_down()
-        try:
-            self._lease.release()
-        except LoadmasterError as error:
-            LOG.info("the planner's lease could not be given back: %s", error)
+        releasing = threading.Thread(target=self._release, name="planner-lease-end", daemon=True)
+        releasing.start()
+        releasing.join(2.0)
         self._database.close()
         if self._lock is not None:
             self._lock.close()
@@ -129,21 +134,28 @@ class PlannerSeat:
 
     def _standing_by(self) -> UnavailableError:
         if self._acting is not None:
-            return UnavailableError(f"this planner could not renew its lease: {self._trouble or 'it was held up'}")
+            waited_s = time.monotonic() - self._tried_s
+            trouble = self._trouble or f"its store has not answered for {waited_s:.0f} s"
+            return UnavailableError(f"this planner could not renew its lease: {trouble}")
         return UnavailableError(f"this planner stands by: {self.holder or 'nobody yet'} acts", holder=self.holder)
 
     def _hold(self) -> None:
-        while not self._stop.wait(self.settings.planner_lease_s / BEATS):
+        while not self._stop.wait(RETRY_S if self._trouble else self.settings.planner_lease_s / BEATS):
             with self._looking:
                 self._try_look()
 
     def _look_again(self) -> None:
-        """Once for all requests that wait for it."""
-        with self._looking:
-            if not self._lease.is_held:
+        """Once for all requests that wait for it, and not at all right after a try, or beside one that hangs."""
+        if not self._looking.acquire(timeout=LOOK_WAIT_S):
+            return
+        try:
+            if not self._lease.is_held and time.monotonic() - self._tried_s > RETRY_S:
                 self._try_look()
+        finally:
+            self._looking.release()
 
     def _try_look(self) -> None:
+        self._tried_s = time.monotonic()
         try:
             self._look()
             self._trouble = ""
@@ -165,11 +177,21 @@ class PlannerSeat:
             self._step_down()
 
     def _act(self) -> None:
-        planner = Planner(self.settings, fence=self._lease.check)
-        planner.start()
-        self._lease.renew()  # starting takes its time
+        planner = Planner(self.settings, fence=self._lease.check, is_open=lambda: self._lease.is_held)
+        try:
+            planner.start()
+            self._lease.renew()  # starting takes its time
+        except BaseException:  # another try makes another planner
+            planner.close()
+            raise
         self._acting = (planner, create_app(planner))
         LOG.info("acting as the planner")
+
+    def _release(self) -> None:
+        try:
+            self._lease.release()
+        except LoadmasterError as error:
+            LOG.info("the planner's lease could not be given back: %s", error)
 
     def _step_down(self) -> None:
         acting, self._acting = self._acting, None

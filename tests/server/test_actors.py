@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ from loadmaster_flight.wire.control import (
     SuspectReport,
 )
 from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
+from loadmaster_server.store import GenerationKey
 from support.synthetic import Cluster, FakeLoader, wait_for
 
 MakeRun = Callable[..., CreateRunRequest]
@@ -241,3 +243,41 @@ def test_leases_when_the_planner_starts_again_then_nothing_has_moved(cluster: Cl
     cluster.restart()
     wait_for(lambda: cluster.server.planner.store.bulletin.seen("leases") > 1, what="leases to be looked at")
     assert set(cluster.server.planner.store.actors.leases()) == before
+
+
+def test_leases_when_a_generation_is_fenced_and_the_next_is_not_open_then_nothing_moves(
+    cluster: Cluster, make_run: MakeRun
+) -> None:
+    cluster.client.post("/runs", make_run(), RunView)
+    loaders = [cluster.loader() for _ in range(3)]
+    cluster.constructor()
+    generation = cluster.open(1)
+    loaders[0].close()
+    wait_for(lambda: sum(len(_owned(loader)) for loader in loaders[1:]) == 4, what="the leases to move")
+    store = cluster.server.planner.store
+    before = {lease for lease in store.actors.leases() if lease.source >= 0}
+    seen = store.bulletin.seen("leases")
+    store.generations.fence(GenerationKey(run="run", stream="train", generation=generation), "rank 0 joined again")
+    store.bulletin.post("actors")
+    wait_for(lambda: store.bulletin.seen("leases") > seen, what="leases to be looked at")
+    assert {lease for lease in store.actors.leases() if lease.source >= 0} == before
+    assert cluster.open(1, word="again") == generation + 1
+    wait_for(lambda: any(lease.generation == generation + 1 for lease in store.actors.leases()), what="the next")
+    assert {lease for lease in store.actors.leases() if lease.source >= 0} == before
+
+
+@pytest.mark.parametrize("others_beat", [True, False])
+def test_lease_when_its_owner_neither_beats_nor_refuses_then_it_lapses_unless_nobody_is_heard(
+    cluster: Cluster, others_beat: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        silent = _register(cluster, address=f"grpc://127.0.0.1:{frozen.getsockname()[1]}").actor_id
+        other = cluster.loader()
+        if others_beat:
+            wait_for(lambda: len(list_actors(cluster.client)) == 1, what="the silent one to be given up")
+            assert list_actors(cluster.client)[0].actor_id == other.link.actor_id
+            return
+        other.link.close(leave=False)  # its port does not refuse: nobody can be heard at all
+        wait_for(lambda: list_actors(cluster.client)[0].heartbeat_age_s > 2.0, what="two leases to pass")
+        assert {actor.actor_id for actor in list_actors(cluster.client)} == {silent, other.link.actor_id}
+        _beat(cluster, silent)

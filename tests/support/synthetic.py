@@ -219,6 +219,7 @@ class Cluster:
     stack: ExitStack
     lease_s: float = 1.0
     database_url: str = ""
+    planner_lease_s: float = 5.0
     retention: RetentionRules = field(default_factory=RetentionRules)
     server: PlannerServer = field(init=False)
     client: PlannerClient = field(init=False)
@@ -234,6 +235,7 @@ class Cluster:
             heartbeat_s=0.05,
             lease_s=self.lease_s,
             checkpoint_steps=4,
+            planner_lease_s=self.planner_lease_s,
             retention=self.retention,
         )
         self.server = self.stack.enter_context(PlannerServer(settings))

@@ -11,17 +11,28 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 PROBE_S = 0.3
+MAX_AT_ONCE = 256
+"""Sockets that are open at once."""
 
 
 def refusing(addresses: Iterable[str], *, timeout_s: float = PROBE_S) -> set[str]:
     """Which of some addresses refuse connections: their host answers that nobody listens there.
 
-    A process that is stopped, or a host that does not answer, does not refuse. All are asked at once; any thread.
+    A process that is stopped, or a host that does not answer, does not refuse. Any thread may ask.
 
     Args:
-        addresses: `scheme://host:port`.
-        timeout_s: Of all together.
+        addresses: `scheme://host:port`; 256 at a time are asked at once.
+        timeout_s: Of those together.
     """
+    remaining = list(addresses)
+    refused: set[str] = set()
+    while remaining:
+        refused |= _refusing_of(remaining[:MAX_AT_ONCE], timeout_s)
+        remaining = remaining[MAX_AT_ONCE:]
+    return refused
+
+
+def _refusing_of(addresses: list[str], timeout_s: float) -> set[str]:
     refused: set[str] = set()
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())

@@ -19,6 +19,8 @@ class Life:
     """A process as this planner sees it.
 
     Attributes:
+        seen_s: When it was last heard of, monotonic seconds.
+        heard_s: The same by the clock that leases lapse by.
         duties: What its last heartbeat was answered with.
         warm: Standby leases of which it has the next steps in memory.
         ready: Of what it serves, the dp ranks of generations whose next step is built.
@@ -27,15 +29,16 @@ class Life:
 
     record: ActorRecord
     seen_s: float
+    heard_s: float
     stats: dict[str, float] = field(default_factory=dict)
     duties: Duties = field(default_factory=Duties)
     warm: frozenset[Lease] = frozenset()
     ready: frozenset[DpRank] = frozenset()
     is_leaving: bool = False
 
-    def hear(self, request: HeartbeatRequest) -> bool:
+    def hear(self, request: HeartbeatRequest, heard_s: float) -> bool:
         """Take a heartbeat in; True when it says something that leases may depend on."""
-        self.seen_s, self.stats = time.monotonic(), request.stats
+        self.seen_s, self.heard_s, self.stats = time.monotonic(), heard_s, request.stats
         before = (self.warm, self.ready, self.is_leaving)
         self.warm, self.ready = frozenset(request.warm), frozenset(self._ready(request))
         self.is_leaving |= request.is_leaving

@@ -20,13 +20,15 @@ from loadmaster_flight.wire.control import (
     SuspectReply,
     SuspectReport,
 )
-from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotFoundError, RetryableError
+from loadmaster_flight.wire.errors import BadRequestError, NotFoundError, RetryableError
 from loadmaster_flight.wire.flight import FlightPeer, loopback_only
 from loadmaster_flight.wire.probing import refusing
 
-from ..store import ACTORS, ActorRecord, GenerationKey, GenerationState, LeaseRecord, Store
+from ..outage import OutageLog
+from ..store import ACTORS, ActorRecord, GenerationKey, LeaseRecord, Store
 from .desired import Duties, Picture, draw_picture
 from .handover import hand_over
+from .hearing import Hearing
 from .lives import Life
 from .placement import place_dp_ranks, place_partitions
 from .progress import Progress
@@ -40,15 +42,14 @@ HEALTH_S = 1.0
 HANDOVER_S = 5.0
 """An heir that is not warm after this long becomes the owner as it is."""
 SETTLE_S = 1.0
-_READ = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
 
 class ActorService:
     """Keeps track of who is alive. Any thread may call it; one thread of its own expires and reassigns.
 
-    Who is alive is kept in memory and built again from SQL and heartbeats: after a restart, and after the planner
-    itself was held up, everybody has one more lease. Leases are derived from those there are, and move no more than
-    they must; from a live process they move when the next owner is warm.
+    Who is alive is kept in memory and built again from SQL and heartbeats. Silence counts only while the planner could
+    hear (`Hearing`). Leases are derived from those there are, and move no more than they must; from a live process they
+    move when the next owner is warm.
 
     Args:
         store: The truth.
@@ -58,6 +59,7 @@ class ActorService:
         awaited: Whom the ranks of a generation wait for, for people; constructors pass it on to them.
         on_heard: Called with every heartbeat; must not block.
         on_acknowledged: Called when all ranks of a generation have acknowledged more; must not block.
+        is_open: Whether the planner answers requests; leases do not lapse while it does not.
     """
 
     def __init__(
@@ -70,12 +72,15 @@ class ActorService:
         awaited: Callable[[GenerationKey], str] = lambda _: "",
         on_heard: Callable[[ActorRecord, HeartbeatRequest], None] = lambda *_: None,
         on_acknowledged: Callable[[GenerationKey, int], None] = lambda *_: None,
+        is_open: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._heartbeat_s, self._lease_s = store, heartbeat_s, lease_s
         self._on_progress, self._awaited = on_progress, awaited
         self._on_heard, self._on_acknowledged = on_heard, on_acknowledged
-        now_s = time.monotonic()
-        self._lives = {record.number: Life(record=record, seen_s=now_s) for record in store.actors.all()}
+        self._patience_s = max(SUSPECT_S, 2 * heartbeat_s)
+        patience_s = min(self._patience_s, lease_s / 2)
+        self._hearing = Hearing(patience_s=patience_s, grace_s=MAX_PAUSE_S, is_open=is_open)
+        self._lives = {record.number: self._life_of(record) for record in store.actors.all()}
         self._progress: dict[GenerationKey, Progress] = {}
         self._picture = Picture()
         self._moving_since_s: dict[LeaseRecord, float] = {}
@@ -85,9 +90,6 @@ class ActorService:
 
     def start(self) -> None:
         """Begin to expire silent actors and to reassign what changes."""
-        with self._lock:
-            for life in self._lives.values():
-                life.seen_s = time.monotonic() + MAX_PAUSE_S  # of asking for us while we were not there
         self._thread.start()
 
     def close(self) -> None:
@@ -108,7 +110,8 @@ class ActorService:
             stale = [n for n, life in self._lives.items() if life.record.address == record.address]
             for number in stale:
                 del self._lives[number]
-            self._lives[record.number] = Life(record=record, seen_s=time.monotonic())
+            self._lives[record.number] = self._life_of(record)
+            self._hearing.hear()
         self._store.bulletin.post(ACTORS)
         return RegisterReply(
             actor_id=record.actor_id,
@@ -127,7 +130,8 @@ class ActorService:
             life = self._life(actor_id)
             if life.record.incarnation != request.incarnation:
                 raise NotFoundError(f"actor {actor_id} is another incarnation: register again")
-            is_news = life.hear(request)
+            self._hearing.hear()
+            is_news = life.hear(request, self._hearing.now_s)
             risen = self._note(life, request.acknowledged)
         self._on_progress(request.acknowledged)
         self._on_heard(life.record, request)
@@ -176,7 +180,7 @@ class ActorService:
             pass
         with self._lock:
             seen_s = [self._lives[n].seen_s for n in numbers if n in self._lives]
-        return bool(seen_s) and time.monotonic() - max(seen_s) > max(SUSPECT_S, 2 * self._heartbeat_s)
+        return bool(seen_s) and time.monotonic() - max(seen_s) > self._patience_s
 
     def leave(self, actor_id: str) -> None:
         """A process goes in peace; one that is gone already is fine too."""
@@ -187,6 +191,9 @@ class ActorService:
             del self._lives[number]
         self._store.actors.remove([number])
         self._store.bulletin.post(ACTORS)
+
+    def _life_of(self, record: ActorRecord) -> Life:
+        return Life(record=record, seen_s=time.monotonic(), heard_s=self._hearing.now_s)
 
     def _life(self, actor_id: str) -> Life:
         for life in self._lives.values():
@@ -225,44 +232,46 @@ class ActorService:
         return HeartbeatReply(leases=duties.leases, assignments=duties.assignments, released=released)
 
     def _watch(self) -> None:
-        done, ticked_s = -1, time.monotonic()
+        done, outage = -1, OutageLog("leases")
         while not self._stop.is_set():
             seen = self._store.bulletin.seen(ACTORS)
             try:
-                self._expire(ticked_s)
-                ticked_s = time.monotonic()
+                self._expire()
                 if seen != done or self._moving_since_s:
                     self._reconcile()
                     done = seen
-            except LoadmasterError:
-                LOG.exception("leases could not be brought up to date; trying again")
+                outage.went_well()
+            except Exception as error:  # whatever it is, leases have to be looked after
+                outage.met(error)
             self._store.bulletin.wait(ACTORS, seen, self._heartbeat_s)
             if self._store.bulletin.is_closed:
                 return
 
-    def _expire(self, ticked_s: float) -> None:
-        now_s = time.monotonic()
+    def _expire(self) -> None:
+        """Give up who refuses connections, and who was silent for a lease while we could hear."""
+        self._hearing.tick()
+        if not self._hearing.is_back:
+            return
+        now_s, heard_s = time.monotonic(), self._hearing.now_s
         with self._lock:
-            if now_s - ticked_s > self._lease_s / 2:  # we were held up ourselves: nobody could report
-                for life in self._lives.values():
-                    life.seen_s = now_s
-            silent_s = {number: now_s - life.seen_s for number, life in self._lives.items()}
-            addresses = {number: life.record.address for number, life in self._lives.items()}
-        patience_s = max(SUSPECT_S, 2 * self._heartbeat_s)
-        doubtful = {n for n, quiet_s in silent_s.items() if patience_s < quiet_s <= self._lease_s}
-        refused = refusing({addresses[n] for n in doubtful})
-        self._give_up([n for n in doubtful if addresses[n] in refused], "refuses connections")
-        silent = [n for n, quiet_s in silent_s.items() if quiet_s > self._lease_s]
+            lives = dict(self._lives)
+        silent = [n for n, life in lives.items() if heard_s - life.heard_s > self._lease_s]
+        doubtful = {n: life.record.address for n, life in lives.items() if now_s - life.seen_s > self._patience_s}
+        refused = refusing(set(doubtful.values()))
+        self._give_up([n for n, address in doubtful.items() if address in refused], "refuses connections")
         self._give_up(silent, f"silent for {self._lease_s} s")
 
     def _give_up(self, numbers: Sequence[int], why: str) -> bool:
-        """Forget processes and free what they own; False when none of them is there any more."""
+        """Free what processes own and forget them; False when none of them is there any more."""
         with self._lock:
-            lives = [self._lives.pop(number) for number in numbers if number in self._lives]
+            lives = {number: self._lives[number] for number in numbers if number in self._lives}
         if not lives:
             return False
-        LOG.warning("given up: %s (%s)", ", ".join(life.record.actor_id for life in lives), why)
-        self._store.actors.remove([life.record.number for life in lives])
+        self._store.actors.remove(list(lives))
+        with self._lock:
+            for number in lives:
+                self._lives.pop(number, None)
+        LOG.warning("given up: %s (%s)", ", ".join(life.record.actor_id for life in lives.values()), why)
         self._store.bulletin.post(ACTORS)
         return True
 
@@ -270,8 +279,8 @@ class ActorService:
         """Derive leases from those there are, who is alive and what is being read; write them where they changed."""
         runs = {name: self._store.runs.definition(name) for name in self._store.runs.active_names()}
         generations = [g for g in self._store.generations.current() if g.key.run in runs]
-        read = {generation.key.run for generation in generations if generation.state in _READ}
-        previous = [lease for lease in self._store.actors.leases() if lease.run in read]
+        in_use = self._store.generations.runs_in_use()
+        previous = [lease for lease in self._store.actors.leases() if lease.run in in_use]
         with self._lock:
             lives = dict(sorted(self._lives.items()))
         stay = {n: life.record.role for n, life in lives.items() if not life.is_leaving}

@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from typing import Any
 
-from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, RunPausedError
+from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, NotFoundError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
+from ..outage import OutageLog
 from ..planning.demand import NeedMetadata
 from ..planning.epoch_counts import EpochCounts
 from ..planning.planner import PlannerState, StreamPlanner
@@ -35,6 +36,7 @@ from .revisions import Revisions
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
 """The loop looks at the store this often without being woken."""
+RETRY_S = 0.25
 _OVER = (GenerationState.FENCED, GenerationState.ENDED)
 
 
@@ -69,6 +71,8 @@ class PlanLoop:
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._learned: dict[int, EpochCounts] = {}
         self._counters = Counters() if counters is None else counters
+        self._outage = OutageLog(str(key))
+        self._paused_at: int | None = None
         self.clock = StageClock(BLOCKED)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plan {key}", daemon=True)
@@ -92,25 +96,34 @@ class PlanLoop:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        paused_at: int | None = None
         try:
             while not self._stop.is_set() and not self._store.bulletin.is_closed:
-                seen = self._store.bulletin.seen(self._topic)
-                generation = self._store.generations.get(self.key)
-                if generation.state in _OVER:
+                try:
+                    if self._advance():
+                        return
+                except NotFoundError:
                     return
-                if generation.state is not GenerationState.OPEN:
-                    paused_at = generation.planned if generation.state is GenerationState.PAUSED else None
-                    self._store.bulletin.wait(self._topic, seen, LOOK_S)
-                    continue
-                if paused_at is not None:
-                    self.pardons[paused_at] += 1
-                    paused_at = None
-                self._plan_or_report(generation)
-        except LoadmasterError:
-            LOG.exception("%s: the plan loop ended", self.key)
+                except Exception as error:  # the store is away: look again, from the last commit on
+                    self._outage.met(error)
+                    self._stop.wait(RETRY_S)
         finally:
             self._fetcher.close()
+
+    def _advance(self) -> bool:
+        """Plan until something stops it, or wait a moment while it is stopped; returns whether it is over."""
+        seen = self._store.bulletin.seen(self._topic)
+        generation = self._store.generations.get(self.key)
+        if generation.state in _OVER:
+            return True
+        if generation.state is not GenerationState.OPEN:
+            self._paused_at = generation.planned if generation.state is GenerationState.PAUSED else None
+            self._store.bulletin.wait(self._topic, seen, LOOK_S)
+            return False
+        if self._paused_at is not None:
+            self.pardons[self._paused_at] += 1
+            self._paused_at = None
+        self._plan_or_report(generation)
+        return False
 
     def _plan_or_report(self, generation: GenerationRecord) -> None:
         """Plan until something stops it, and let the ranks learn what: their next request for plans says so."""
@@ -121,10 +134,8 @@ class PlanLoop:
         except RunPausedError as error:
             self._stop_stream(GenerationState.PAUSED, RunPausedError(f"{error.message}: {self._way_on()}"))
         except LoadmasterError as error:
-            if error.retry:  # the store was busy: look again, from the last commit on
-                LOG.warning("%s: %s; trying again", self.key, error)
-                self._stop.wait(LOOK_S)
-                return
+            if error.retry:
+                raise
             self._stop_stream(GenerationState.FAILED, error)
         except Exception as error:
             LOG.exception("%s: planning failed", self.key)
@@ -215,6 +226,7 @@ class PlanLoop:
             self._counters.add("checkpoints_written")
             self._counters.add("checkpoint_bytes_written", len(checkpoint))
         self._keep_counts(state)
+        self._outage.went_well()
         self._store.bulletin.post(self._topic)
 
     def _keep_counts(self, state: PlannerState) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -55,7 +55,6 @@ class MetadataFetcher:
 
     def __init__(self, store: Store, run: str, say: Callable[[str], None], *, num_workers: int = 8) -> None:
         self._store, self._run, self._say = store, run, say
-        self._names = [manifest.name for manifest in store.runs.definition(run).manifests]
         self._pool = DaemonPool(self._answer, num_workers=num_workers, name=f"measure-{run}")
         self._peers: defaultdict[str, list[FlightPeer]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -77,7 +76,7 @@ class MetadataFetcher:
             yield from table.to_batches()
         if self._is_waiting:
             self._is_waiting = False
-            self._say("")
+            self._tell("")
 
     def close(self) -> None:
         """End all waits and connections. Idempotent."""
@@ -99,8 +98,13 @@ class MetadataFetcher:
                 if self._stop.is_set():
                     break
                 self._is_waiting = True
-                self._say(error.message)
+                self._tell(error.message)
         raise StoppedError
+
+    def _tell(self, reason: str) -> None:
+        """Where the store is away nobody can be told, and it is what is waited for anyway."""
+        with suppress(RetryableError):
+            self._say(reason)
 
     def _ask_owners(self, demand: Demand) -> pa.Table:
         """Nearly always one partition; several where the partitions were dealt anew since the demand was split."""
@@ -109,7 +113,7 @@ class MetadataFetcher:
         return pa.concat_tables(tables)
 
     def _ask(self, owners: dict[int, tuple[int, str]], slot: int, demand: Demand) -> pa.Table:
-        name = self._names[demand.source]
+        name = self._store.runs.definition(self._run).manifests[demand.source].name
         if slot not in owners:
             raise UnavailableError(f"no loader is there for partition {slot} of source {name} of run {self._run}")
         address = owners[slot][1]

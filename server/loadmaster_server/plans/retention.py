@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass
 
-from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError
+from loadmaster_flight.wire.errors import BadRequestError
 
+from ..outage import OutageLog
 from ..store import GenerationRecord, Store
 from .counters import Counters
 
-LOG = logging.getLogger(__name__)
 LOOK_S = 5.0
 CLOSE_S = 1.0
 
@@ -83,12 +82,14 @@ class Retention:
             self._apply(generation)
 
     def _watch(self) -> None:
+        outage = OutageLog("tidying the plan log")
         while not self._stop.wait(LOOK_S):
             try:
                 self.apply()
-            except LoadmasterError:
+                outage.went_well()
+            except Exception as error:
                 self._counters.add("retention_failures")
-                LOG.exception("the plan log could not be tidied; trying again")
+                outage.met(error)
 
     def _apply(self, generation: GenerationRecord) -> None:
         key, recent = generation.key.stream_key, generation.acknowledged - self._rules.keep_steps

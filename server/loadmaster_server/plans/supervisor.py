@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
-from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.stages import StageClock
 
+from ..outage import OutageLog
 from ..store import ACTORS, GenerationKey, GenerationState, Store, StreamKey
 from .counters import Counters
 from .loop import PlanLoop
 
-LOG = logging.getLogger(__name__)
 LOOK_S = 2.0
+RETRY_S = 0.5
 _PLANNED = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
 
@@ -51,13 +50,15 @@ class PlanSupervisor:
         return {key.stream_key: loop.clock for key, loop in list(self._loops.items())}
 
     def _watch(self) -> None:
+        outage = OutageLog("the plan loops")
         while not self._stop.is_set() and not self._store.bulletin.is_closed:
             seen = self._store.bulletin.seen(ACTORS)
             try:
                 self._reconcile()
-            except LoadmasterError:
-                LOG.exception("the plan loops could not be brought up to date; trying again")
-            self._store.bulletin.wait(ACTORS, seen, LOOK_S)
+                outage.went_well()
+            except Exception as error:  # whatever it is, streams that open later need their loops
+                outage.met(error)
+            self._store.bulletin.wait(ACTORS, seen, RETRY_S if outage.is_out else LOOK_S)
 
     def _reconcile(self) -> None:
         wanted = {g.key for g in self._store.generations.current() if g.state in _PLANNED}

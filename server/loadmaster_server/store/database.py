@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.errors import BadRequestError, InternalError, UnavailableError
@@ -23,6 +24,14 @@ from .models import Base
 BUSY_TIMEOUT_S = 10.0
 IDLE_WRITER_S = 5.0
 WRITE = "loadmaster_write"  # execution option of a transaction that will write
+SQLITE_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""Not our mistakes: the file is in use, or its disk is full or away."""
 WRITER_LOCK = 0x4C4D  # PostgreSQL's advisory lock of the one who writes
 
 
@@ -100,11 +109,16 @@ def _create_engine(url: str, *, foreign_keys: bool = True) -> Engine:
 
 
 def _create_postgres(url: URL) -> Engine:
-    """With psycopg 3 unless the URL names another driver."""
+    """With psycopg 3 unless the URL names another driver, whose waits are its own then."""
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     try:
-        engine = create_engine(url, pool_pre_ping=True, pool_size=16, max_overflow=64)
+        if url.drivername == "postgresql+psycopg":
+            from .postgres import create_postgres_engine
+
+            engine = create_postgres_engine(url)
+        else:
+            engine = create_engine(url, pool_pre_ping=True, pool_size=16, max_overflow=64)
     except ModuleNotFoundError as error:
         rule = "a PostgreSQL database needs the driver of its URL"
         raise BadRequestError(f"{rule}, {error}: pip install 'loadmaster[postgres]'") from error
@@ -152,6 +166,9 @@ def _translated() -> Iterator[None]:
 
 def _is_away(error: SQLAlchemyError, text: str) -> bool:
     """SQLite's operational errors may also be our mistakes; PostgreSQL's are locks, and servers that are gone."""
-    if isinstance(error, OperationalError) and not isinstance(error.orig, sqlite3.Error):
+    if isinstance(error, PoolTimeoutError):  # all connections are in use, and hang
         return True
-    return "locked" in text or bool(getattr(error, "connection_invalidated", False))
+    original = getattr(error, "orig", None)
+    if isinstance(original, sqlite3.Error):
+        return (getattr(original, "sqlite_errorcode", 0) & 0xFF) in SQLITE_PASSING or "locked" in text
+    return isinstance(error, OperationalError) or bool(getattr(error, "connection_invalidated", False))
