@@ -76,8 +76,7 @@ export function polyline(curve: Curve, from: number, to: number, perBend = 24): 
     if (a.at > from) points.push([a.at, a.value]);
     if (b === undefined) break;
     if (a.shape === "step") points.push([Math.min(b.at, to), a.value]);
-    else if (a.shape === "cosine")
-      points.push(...bend(curve, Math.max(a.at, from), Math.min(b.at, to), perBend));
+    else if (a.shape === "cosine") points.push(...bend(curve, Math.max(a.at, from), Math.min(b.at, to), perBend));
   }
   points.push([to, valueAt(curve, to)]);
   return points;

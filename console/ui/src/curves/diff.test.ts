@@ -11,9 +11,7 @@ describe("the summary in words", () => {
   test("a ramp names both shares, both steps and the shape", () => {
     // 0.6 / 0.4 = 40 %; 0.7333.. / (0.7333.. + 0.6) = 55 %
     const ramp = curve([0, 0.4], [12_000, 0.4, "cosine"], [20_000, (0.55 / 0.45) * 0.6]);
-    expect(text(withCurve(BASE, "weights.web", ramp))).toEqual([
-      "web 40 → 55 % from step 12 000 to 20 000, cosine",
-    ]);
+    expect(text(withCurve(BASE, "weights.web", ramp))).toEqual(["web 40 → 55 % from step 12 000 to 20 000, cosine"]);
   });
 
   test("a value that holds from a step on is a jump", () => {
@@ -33,10 +31,7 @@ describe("the summary in words", () => {
   test("a source that is retired or taken up again is said to be", () => {
     const without = withRetired(BASE, "web", true);
     expect(text(without)).toEqual(["web 40 % → retired at step 1 000"]);
-    expect(diffText(without, BASE, 1000).map(plain)).toEqual([
-      "web: taken up again",
-      "web 0 → 40 % at step 1 000",
-    ]);
+    expect(diffText(without, BASE, 1000).map(plain)).toEqual(["web: taken up again", "web 0 → 40 % at step 1 000"]);
   });
 
   test("a ramp that is taken away leaves the curve level", () => {

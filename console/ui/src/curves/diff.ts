@@ -27,8 +27,7 @@ function linesOf(before: Schedule, after: Schedule, field: string, fromStep: num
   if (source !== null) {
     const now = isRetired(after, source);
     if (now && isRetired(before, source)) return [`${label}: stays retired, its curve changes`];
-    if (now)
-      return [`${label} ${percent(shareAt(before, source, fromStep))} → retired at step ${whole(fromStep)}`];
+    if (now) return [`${label} ${percent(shareAt(before, source, fromStep))} → retired at step ${whole(fromStep)}`];
   }
   const moves = movesOf(curveIn(before, field), curveIn(after, field), wasRetired(before, source), fromStep);
   const text = moves.map((move) => `${label} ${moveText(before, after, source, field, move)}`);
@@ -48,12 +47,7 @@ interface Move {
   readonly isJump: boolean;
 }
 
-function movesOf(
-  before: Curve | undefined,
-  after: Curve | undefined,
-  isNew: boolean,
-  fromStep: number,
-): Move[] {
+function movesOf(before: Curve | undefined, after: Curve | undefined, isNew: boolean, fromStep: number): Move[] {
   if (after === undefined) return [{ from: fromStep, to: fromStep, shape: "step", isJump: true }];
   const moves: Move[] = [];
   const first = before === undefined || isNew ? 0 : valueAt(before, fromStep);
@@ -82,19 +76,10 @@ function hasStretch(before: Curve | undefined, a: Knot, b: Knot): boolean {
   return i >= 0 && next !== undefined && next.at === b.at && next.value === b.value;
 }
 
-function moveText(
-  before: Schedule,
-  after: Schedule,
-  source: string | null,
-  field: string,
-  move: Move,
-): string {
+function moveText(before: Schedule, after: Schedule, source: string | null, field: string, move: Move): string {
   const value = (schedule: Schedule, step: number) =>
-    source === null
-      ? whole(valueAt(curveIn(schedule, field) as Curve, step))
-      : percentOf(schedule, source, step);
-  if (move.isJump)
-    return `${join(value(before, move.from), value(after, move.to))} at step ${whole(move.to)}`;
+    source === null ? whole(valueAt(curveIn(schedule, field) as Curve, step)) : percentOf(schedule, source, step);
+  if (move.isJump) return `${join(value(before, move.from), value(after, move.to))} at step ${whole(move.to)}`;
   const start = value(after, move.shape === "step" ? move.to - 1 : move.from);
   const text = join(start, value(after, move.to));
   if (move.shape === "step") return `${text} at step ${whole(move.to)}`;
@@ -108,9 +93,7 @@ function percentOf(schedule: Schedule, source: string, step: number): string {
 /** "40 → 55 %": the unit once, where both have it. */
 function join(from: string, to: string): string {
   const unit = "\u202f%";
-  return from.endsWith(unit) && to.endsWith(unit)
-    ? `${from.slice(0, -unit.length)} → ${to}`
-    : `${from} → ${to}`;
+  return from.endsWith(unit) && to.endsWith(unit) ? `${from.slice(0, -unit.length)} → ${to}` : `${from} → ${to}`;
 }
 
 function near(a: number, b: number): boolean {

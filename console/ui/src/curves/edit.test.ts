@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { valueAt } from "./curve";
 import {
   addKnot,
+  held,
   type Limits,
   moveKnot,
   moveKnots,
@@ -124,4 +125,10 @@ describe("shares", () => {
     expect(shareAt(without, "code", 0)).toBe(0.5);
     expect(withRetired(without, "web", false)).toEqual(three);
   });
+});
+
+test("holding the mixture makes constants of what the weights are at a step", () => {
+  const after = held(schedule({ weights: { web: RAMP } }), 250);
+  expect(after.weights.web).toEqual(curve([0, 3]));
+  expect(after.seq_len).toEqual(curve([0, 4096]));
 });

@@ -1,4 +1,4 @@
-import { type Curve, type Knot, type Shape, valueAt } from "./curve";
+import { type Curve, constant, type Knot, type Shape, valueAt } from "./curve";
 import { curveIn, isRetired, type Schedule, sourceOf, weightAt, weightField, withCurve } from "./schedule";
 
 /** A knot by its place: knots have no names, and a field has one knot a step at most. */
@@ -37,12 +37,7 @@ export function roomOf(curve: Curve, at: number, limits: Limits): [number, numbe
 }
 
 /** Move a knot; it stays between its neighbours and out of the past, and no value falls below 0. */
-export function moveKnot(
-  curve: Curve,
-  at: number,
-  to: { at?: number; value?: number },
-  limits: Limits,
-): Curve {
+export function moveKnot(curve: Curve, at: number, to: { at?: number; value?: number }, limits: Limits): Curve {
   const knot = curve.find((each) => each.at === at);
   if (knot === undefined || isPast(knot, limits)) return curve;
   const [low, high] = roomOf(curve, at, limits);
@@ -97,12 +92,7 @@ export function moveKnots(
   return { schedule: after, refs: moved };
 }
 
-function shifted(
-  curve: Curve,
-  steps: Set<number>,
-  by: { at: number; value: number },
-  limits: Limits,
-): Curve | null {
+function shifted(curve: Curve, steps: Set<number>, by: { at: number; value: number }, limits: Limits): Curve | null {
   const moved = curve.map((knot) => {
     if (!steps.has(knot.at)) return knot;
     return { ...knot, at: knot.at + by.at, value: Math.max(0, knot.value + by.value) };
@@ -120,16 +110,8 @@ function shifted(
  * Only the source's own knot changes: weights are relative, so w = share / (1 - share) x the sum of the others.
  * Returns null where that has no answer: the others have no weight, or the share is 1.
  */
-export function weightForShare(
-  schedule: Schedule,
-  source: string,
-  step: number,
-  share: number,
-): number | null {
-  const others = otherSources(schedule, source).reduce(
-    (sum, name) => sum + weightAt(schedule, name, step),
-    0,
-  );
+export function weightForShare(schedule: Schedule, source: string, step: number, share: number): number | null {
+  const others = otherSources(schedule, source).reduce((sum, name) => sum + weightAt(schedule, name, step), 0);
   return others > 0 && share >= 0 && share < 1 ? (share / (1 - share)) * others : null;
 }
 
@@ -160,13 +142,7 @@ export function renormaliseOthers(
   return after;
 }
 
-function scaledAt(
-  schedule: Schedule,
-  source: string,
-  step: number,
-  factor: number,
-  limits: Limits,
-): Schedule {
+function scaledAt(schedule: Schedule, source: string, step: number, factor: number, limits: Limits): Schedule {
   const field = weightField(source);
   const curve = addKnot(curveIn(schedule, field) ?? [], step, limits);
   const value = tidy(valueAt(curve, step) * factor);
@@ -199,4 +175,13 @@ function finite(value: number | undefined, otherwise: number): number {
 export function canEdit(schedule: Schedule, field: string, locked: ReadonlySet<string>): boolean {
   const source = sourceOf(field);
   return source === null || (!isRetired(schedule, source) && !locked.has(source));
+}
+
+/** All shares stay what they are at a step; G and C keep their curves. The planner's rule for holding the mixture. */
+export function held(schedule: Schedule, step: number): Schedule {
+  const weights = Object.entries(schedule.weights).map(([name, curve]): [string, Curve] => [
+    name,
+    constant(valueAt(curve, step)),
+  ]);
+  return { ...schedule, weights: Object.fromEntries(weights) };
 }

@@ -86,9 +86,7 @@ export function withCurve(schedule: Schedule, field: string, curve: Curve): Sche
 /** The schedule with a source retired, or taken up again; one without a weight begins with none. */
 export function withRetired(schedule: Schedule, source: string, isRetired: boolean): Schedule {
   const others = schedule.retired.filter((name) => name !== source);
-  const weights = own(schedule.weights, source)
-    ? schedule.weights
-    : { ...schedule.weights, [source]: constant(0) };
+  const weights = own(schedule.weights, source) ? schedule.weights : { ...schedule.weights, [source]: constant(0) };
   return { ...schedule, weights, retired: isRetired ? [...others, source].sort() : others };
 }
 
@@ -138,9 +136,7 @@ export function fieldsOf(...schedules: Schedule[]): string[] {
 /** All steps in [from, to] at which a curve of the schedule has a corner, and both ends, ascending. */
 export function cornersOf(schedule: Schedule, from: number, to: number): number[] {
   const curves = [...Object.values(schedule.weights), schedule.microbatches, schedule.seq_len];
-  return [...new Set([from, to, ...curves.flatMap((curve) => corners(curve, from, to))])].sort(
-    (a, b) => a - b,
-  );
+  return [...new Set([from, to, ...curves.flatMap((curve) => corners(curve, from, to))])].sort((a, b) => a - b);
 }
 
 export function sameSchedule(a: Schedule, b: Schedule): boolean {

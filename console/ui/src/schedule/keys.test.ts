@@ -27,9 +27,5 @@ test("the others delete, go on, go back and change the shape; what is not ours i
   expect(press("]")).toEqual({ do: "go", by: 1 });
   expect(press("s")).toEqual({ do: "shape", shape: "cosine" });
   expect(press("Tab")).toBeNull();
-  expect(["step", "linear", "cosine"].map((shape) => nextShape(shape as "step"))).toEqual([
-    "linear",
-    "cosine",
-    "step",
-  ]);
+  expect(["step", "linear", "cosine"].map((shape) => nextShape(shape as "step"))).toEqual(["linear", "cosine", "step"]);
 });

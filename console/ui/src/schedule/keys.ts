@@ -24,13 +24,7 @@ const COARSE = 10;
  * Home and End go as far as the neighbours let it; Delete removes; [ and ] go to the neighbouring knots; s changes the
  * shape of the way to the next one. Null: the key is not ours.
  */
-export function keyEdit(
-  pressed: Pressed,
-  curve: Curve,
-  at: number,
-  limits: Limits,
-  grid: Grid,
-): KeyEdit | null {
+export function keyEdit(pressed: Pressed, curve: Curve, at: number, limits: Limits, grid: Grid): KeyEdit | null {
   const factor = pressed.shiftKey ? COARSE : 1;
   const step = (pressed.altKey ? 1 : grid.step) * factor;
   const value = (pressed.altKey ? grid.value / 10 : grid.value) * factor;

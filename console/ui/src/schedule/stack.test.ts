@@ -44,8 +44,5 @@ test("a curve is sampled anew only when it or the steps changed", () => {
   const ramp = curve([0, 1, "linear"], [2, 3]);
   expect(sample(ramp, steps)).toBe(sample(ramp, steps));
   expect(sample(ramp, [0, 2])).toEqual([1, 3]);
-  expect(stack(withCurve(schedule(), "weights.web", ramp), ["web"], steps)[0]?.high_X[2]).toBeCloseTo(
-    3 / 3.6,
-    12,
-  );
+  expect(stack(withCurve(schedule(), "weights.web", ramp), ["web"], steps)[0]?.high_X[2]).toBeCloseTo(3 / 3.6, 12);
 });

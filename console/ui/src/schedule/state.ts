@@ -47,12 +47,7 @@ export type EditorAction =
   | { type: "redo" };
 
 /** Begin with a draft, or with the revision itself. */
-export function editorOf(
-  base: number,
-  baseSchedule: Schedule,
-  limits: Limits,
-  draft?: Schedule,
-): EditorState {
+export function editorOf(base: number, baseSchedule: Schedule, limits: Limits, draft?: Schedule): EditorState {
   const history = begin(draft ?? baseSchedule);
   return { history, base, baseSchedule, selected: [], locked: new Set(), limits };
 }
@@ -167,12 +162,7 @@ function removed(state: EditorState): EditorState {
   return reselected(changed(state, schedule));
 }
 
-function withChanged(
-  state: EditorState,
-  field: string,
-  change: (curve: Curve) => Curve,
-  otherwise?: Curve,
-): Schedule {
+function withChanged(state: EditorState, field: string, change: (curve: Curve) => Curve, otherwise?: Curve): Schedule {
   const draft = draftOf(state);
   const curve = curveIn(draft, field) ?? otherwise;
   if (curve === undefined || !canEdit(draft, field, state.locked)) return draft;
@@ -191,9 +181,7 @@ function reselected(state: EditorState): EditorState {
 }
 
 function toggled(refs: readonly KnotRef[], ref: KnotRef): readonly KnotRef[] {
-  return refs.some((each) => sameRef(each, ref))
-    ? refs.filter((each) => !sameRef(each, ref))
-    : [...refs, ref];
+  return refs.some((each) => sameRef(each, ref)) ? refs.filter((each) => !sameRef(each, ref)) : [...refs, ref];
 }
 
 function toggledName(names: ReadonlySet<string>, name: string): ReadonlySet<string> {

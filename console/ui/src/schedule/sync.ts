@@ -46,11 +46,14 @@ export class DraftSync {
   private cancel: (() => void) | null = null;
   private readonly watchers = new Set<() => void>();
 
+  /** Begin with what was read: `known` is what the server has at `version`, or what another tab wrote before this one's. */
   constructor(
     private readonly ports: SyncPorts,
     version: number,
+    private known: { base: number; schedule: Schedule } | null = null,
+    isElsewhere = false,
   ) {
-    this.state = { status: version > 0 ? "kept" : "none", version, reason: "" };
+    this.state = { status: isElsewhere ? "elsewhere" : version > 0 ? "kept" : "none", version, reason: "" };
   }
 
   readonly subscribe = (watcher: () => void): (() => void) => {
@@ -62,7 +65,9 @@ export class DraftSync {
 
   /** The draft is this now; null: it is the revision itself, nothing to keep. */
   want(base: number, schedule: Schedule | null): void {
-    if (schedule === null && this.state.version === 0 && this.wanted === null && !this.isSaving) return;
+    const isIdle = this.wanted === null && !this.isSaving;
+    if (isIdle && schedule === null && this.state.version === 0) return;
+    if (isIdle && this.state.status === "kept" && this.known?.base === base && this.known.schedule === schedule) return;
     this.wanted = { base, schedule };
     this.ports.keep(schedule === null ? null : { base, schedule, version: this.state.version });
     if (this.state.status === "elsewhere") return;
@@ -79,9 +84,10 @@ export class DraftSync {
   }
 
   /** The server's draft is this version now, by what this tab asked for (a rebase, a publish, a choice). */
-  adopt(version: number): void {
+  adopt(version: number, known: { base: number; schedule: Schedule } | null = null): void {
     this.cancel?.();
     this.wanted = null;
+    this.known = known;
     this.ports.keep(null);
     this.set({ status: version > 0 ? "kept" : "none", version, reason: "" });
   }
@@ -114,7 +120,7 @@ export class DraftSync {
   private take(result: SaveResult, draft: { base: number; schedule: Schedule | null }): void {
     const isNewest = this.wanted === draft;
     if (result.is === "saved") {
-      if (isNewest) this.adopt(result.version);
+      if (isNewest) this.adopt(result.version, draft.schedule && { base: draft.base, schedule: draft.schedule });
       else this.again(result.version);
     } else if (result.is === "elsewhere") {
       this.set({ status: "elsewhere", version: result.version, reason: "" });

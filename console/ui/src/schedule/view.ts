@@ -19,9 +19,7 @@ const LEAST_SPAN = 20;
 
 /** The whole run: to its end where that is known, else some way beyond the last knot and the present. */
 export function wholeSpan(schedules: readonly Schedule[], firstFree: number, endStep: number | null): Span {
-  const knots = schedules.flatMap((schedule) =>
-    allCurves(schedule).flatMap((curve) => curve.map((knot) => knot.at)),
-  );
+  const knots = schedules.flatMap((schedule) => allCurves(schedule).flatMap((curve) => curve.map((knot) => knot.at)));
   const last = knots.reduce((top, at) => Math.max(top, at), 0);
   const beyond = Math.max(last * 1.15, firstFree * 1.5, firstFree + LEAST_SPAN);
   const to = endStep !== null && endStep > firstFree ? endStep : roundUp(beyond);
@@ -82,9 +80,7 @@ export function ticks(from: number, to: number, count: number): number[] {
   const unit = niceAbove((to - from) / Math.max(1, count));
   const first = Math.ceil(from / unit - 1e-9);
   const last = Math.floor(to / unit + 1e-9);
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) =>
-    Number(((first + i) * unit).toPrecision(12)),
-  );
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => Number(((first + i) * unit).toPrecision(12)));
 }
 
 /** Tokens of the steps below a step as the schedule has them, all ranks together: the sum of G x C. */
