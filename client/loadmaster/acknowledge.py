@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import LoadmasterError
@@ -14,6 +17,9 @@ from loadmaster_flight.wire.waiting import BEAT_S
 RETRY_S = 0.5
 LAST_TIMEOUT_S = 1.0
 CLOSE_S = 3.0
+MAX_HOST = 64
+MAX_WAITS = 32
+"""Waits that are told with one acknowledgement; where more have come since the last one, the oldest are left out."""
 
 
 class Acknowledger:
@@ -32,6 +38,8 @@ class Acknowledger:
         self._on_failure = on_failure
         self._changed = threading.Condition()
         self._step, self._sent = -1, -1
+        self._waits: deque[tuple[int, float]] = deque(maxlen=MAX_WAITS)
+        self._host = socket.gethostname()[:MAX_HOST]
         self._address, self._ticket_hex = "", ""
         self._is_closed, self._is_leaving = False, False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -43,9 +51,11 @@ class Acknowledger:
             self._address, self._ticket_hex, self._sent = address, ticket_hex, -1
             self._changed.notify_all()
 
-    def acknowledge(self, step: int) -> None:
-        """The steps before `step` are consumed. Returns at once."""
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
+        """The steps before `step` are consumed; the rank waited `wait_s` for the last of them. Returns at once."""
         with self._changed:
+            if step > self._step:
+                self._waits.append((step - 1, wait_s))
             self._step = max(self._step, step)
             self._changed.notify_all()
 
@@ -83,8 +93,11 @@ class Acknowledger:
                     return
 
     def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> None:
+        with self._changed:
+            waits = [wait for wait in self._waits if wait[0] < step]
         try:
-            body = {"ticket_hex": ticket_hex, "step": step}
+            body: dict[str, Any] = {"ticket_hex": ticket_hex, "step": step, "host": self._host}
+            body["waits"] = [[of_step, round(wait_s, 6)] for of_step, wait_s in waits]
             if self._is_leaving:
                 body["is_leaving"] = True
             peer.action(Action.ACK, body, timeout_s=LAST_TIMEOUT_S)
@@ -94,5 +107,7 @@ class Acknowledger:
                 self._changed.wait_for(lambda: self._is_closed or self._ticket_hex != ticket_hex, RETRY_S)
             return
         with self._changed:
+            while self._waits and self._waits[0] in waits:
+                self._waits.popleft()
             if self._ticket_hex == ticket_hex:
                 self._sent = step

@@ -78,10 +78,10 @@ class BroadcastFeed:
         """The next step, on all ranks of the group together; None after the last one."""
         return self._hand_on() if self._is_source else self._take()
 
-    def acknowledge(self, step: int) -> None:
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
         """Rank 0 acknowledges for the group."""
         if self._is_source:
-            self._feed.acknowledge(step)
+            self._feed.acknowledge(step, wait_s=wait_s)
 
     def close(self, *, in_peace: bool = True) -> None:
         """Close this rank's own feed. Idempotent."""

@@ -50,8 +50,8 @@ class BatchFeed(Protocol):
         """The next step; None after the last one, from then on."""
         ...
 
-    def acknowledge(self, step: int) -> None:
-        """The steps before `step` are consumed. Returns at once."""
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
+        """The steps before `step` are consumed; the rank waited `wait_s` for the last of them. Returns at once."""
         ...
 
     def close(self, *, in_peace: bool = True) -> None:

@@ -98,9 +98,9 @@ class RemoteFeed:
                 return None
             raise self._failure or self._too_late()
 
-    def acknowledge(self, step: int) -> None:
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
         """The steps before `step` are consumed; sent by a thread, repeated until it arrives."""
-        self._acknowledger.acknowledge(step)
+        self._acknowledger.acknowledge(step, wait_s=wait_s)
 
     def close(self, *, in_peace: bool = True) -> None:
         """End both threads. Idempotent; the last acknowledgement is sent if a constructor answers at once.

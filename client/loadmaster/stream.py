@@ -51,7 +51,7 @@ class Stream:
         self._feed: BatchFeed | None = None
         self._next_step = options.step
         self._has_handed_out, self._is_closed = False, False
-        self._stats = StreamStats()
+        self._stats, self._wait_s, self._last_wait_s = StreamStats(), 0.0, 0.0
 
     def __iter__(self) -> Stream:
         return self
@@ -66,15 +66,25 @@ class Stream:
         """
         feed = self._opened()
         if self._has_handed_out:
-            feed.acknowledge(self._next_step)
+            feed.acknowledge(self._next_step, wait_s=self._last_wait_s)
         start_s = time.perf_counter()
-        item = feed.next_step()
+        item = self._await_step(feed)
         if item is None:
             raise StopIteration
+        self._last_wait_s, self._wait_s = self._wait_s, 0.0
         batch = self._to_batch(feed, item)
         self._next_step, self._has_handed_out = item.step + 1, True
         self._count(batch, 1e3 * (time.perf_counter() - start_s))
         return batch
+
+    def _await_step(self, feed: BatchFeed) -> FeedItem | None:
+        """Wait for the next step. What joining takes is no wait for data; what a deadline cut off is."""
+        _ = feed.info
+        start_s = time.perf_counter()
+        try:
+            return feed.next_step()
+        finally:
+            self._wait_s += time.perf_counter() - start_s
 
     def start(self) -> None:
         """Join and fetch ahead from now on, without waiting for it."""

@@ -86,7 +86,7 @@ class EmbeddedFeed:
     def next_step(self) -> FeedItem | None:
         return None
 
-    def acknowledge(self, step: int) -> None:
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
         self.acknowledged.append(step)
 
     def close(self, *, in_peace: bool = True) -> None:

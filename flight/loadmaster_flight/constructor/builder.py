@@ -23,8 +23,10 @@ from loadmaster_flight.wire.errors import (
 )
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.skipping import Skip
+from loadmaster_flight.wire.stages import BLOCKED, BUSY, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan
 
+from .acknowledgement import Acknowledgement
 from .delivery import Delivery
 from .gather import Gatherer, Report
 from .modalities import run_schema
@@ -41,7 +43,9 @@ _PASSING = (NotFoundError, UnauthenticatedError)  # of a loader: it does not kno
 class StreamBuilder:
     """Builds and keeps the steps of one assignment. All methods may be called by any thread; none blocks but `wait`.
 
-    What cannot be built for good is told to every reader that waits; opening a stream anew has it tried again.
+    What cannot be built for good is told to every reader that waits; opening a stream anew has it tried again. `clock`
+    counts how its thread spends its time. Busy: it assembles. Idle: it waits for a plan or for loaders. Blocked: as
+    many steps are built as its ranks may have ahead.
 
     Args:
         assignment: What is served. Its routes may change later by `reroute`.
@@ -62,6 +66,7 @@ class StreamBuilder:
     ) -> None:
         self.assignment = self._tried = assignment
         self.num_built, self.build_s = 0, 0.0
+        self.clock = StageClock()
         self._skip = Skip.of(assignment.skip)
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
@@ -104,18 +109,22 @@ class StreamBuilder:
             self._failure = None
             self._changed.notify_all()
 
-    def acknowledge(self, rank: int, step: int, *, is_leaving: bool = False) -> None:
-        """A rank has consumed the steps before `step`, and may close its stream with that.
+    def acknowledge(self, rank: int, word: Acknowledgement) -> None:
+        """A rank has consumed the steps before `word.step`, and may close its stream with that.
 
         Raises:
             NotReadyError: This constructor has only just got the stream.
             BadRequestError: No rank can have consumed that much.
             UnavailableError: The planner, which knows whether it can, cannot be asked.
         """
+        step, is_leaving = word.step, word.is_leaving
         self._require_served(rank)
         self._require_bound(rank, step)
         with self._changed:
             self._presence.hear(rank)
+            self._presence.tell_waits(rank, [wait for wait in word.waits if wait[0] < step])
+            if word.host:
+                self._presence.tell_host(rank, word.host)
             if is_leaving:
                 self._presence.leave(rank)
             if self._window is None or self._spec is None:
@@ -221,6 +230,7 @@ class StreamBuilder:
                 status=self._status,
                 is_ready=is_ready,
                 ranks=self._presence.report(window.acknowledged_by_rank if window is not None else {}),
+                steps_ready=window.num_built if window is not None else 0,
             )
 
     @property
@@ -291,7 +301,8 @@ class StreamBuilder:
         self._tried = self.assignment
         window, spec = self._prepared()
         with self._changed:
-            self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
+            with self.clock.doing(BLOCKED):
+                self._changed.wait_for(lambda: self._closed is not None or window.next_missing() is not None)
             step, until = window.next_missing(), window.ahead(spec.budgets.bind_ahead)
         if self._closed is not None or step is None:
             return
@@ -336,7 +347,8 @@ class StreamBuilder:
             delivery = Delivery.of(self._gatherer.gather(tried, plan, is_current=lambda: self._goes_on(tried)))
         except _PASSING as error:
             raise MovedError(error.message) from error
-        batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
+        with self.clock.doing(BUSY):
+            batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
         self._is_hybrid = plan.is_hybrid
         took_s = time.monotonic() - start_s
         self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from loadmaster_flight.wire.control import Assignment, HeartbeatReply, StreamProgress
 from loadmaster_flight.wire.errors import GoneError, LoadmasterError, MovedError, NotReadyError, UnavailableError
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE
 from loadmaster_flight.wire.tickets import RankTicket
 
 from .builder import StreamBuilder
@@ -90,7 +91,7 @@ class ConstructorEngine:
     def stats(self) -> dict[str, float]:
         """Counters for people."""
         builders = self._current()
-        return {
+        return _together(b.clock.read() for b in builders) | {
             "streams": len(builders),
             "steps_built": sum(b.num_built for b in builders),
             "build_seconds": sum(b.build_s for b in builders),
@@ -136,6 +137,15 @@ class ConstructorEngine:
 def _same_work(a: Assignment, b: Assignment) -> bool:
     """Whether two assignments differ in loader routes alone."""
     return replace(a, loaders=[]) == replace(b, loaders=[])
+
+
+def _together(clocks: Iterable[dict[str, float]]) -> dict[str, float]:
+    """Seconds of all builders added up: a constructor of two streams has two threads."""
+    total = dict.fromkeys((BUSY, BLOCKED, IDLE), 0.0)
+    for clock in clocks:
+        for kind, seconds in clock.items():
+            total[kind] += seconds
+    return total
 
 
 def _reason(old: Assignment, new: Assignment | None) -> LoadmasterError:

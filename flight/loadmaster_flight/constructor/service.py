@@ -14,6 +14,7 @@ from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify, verify_as
 
+from .acknowledgement import Acknowledgement
 from .builder import StreamBuilder
 from .engine import ConstructorEngine
 
@@ -62,14 +63,12 @@ class ConstructorService(FlightService):
                 return {}
 
     def _acknowledge(self, body: dict[str, Any]) -> dict[str, Any]:
-        ticket_hex, step = body.get("ticket_hex"), body.get("step")
-        if not isinstance(ticket_hex, str) or not isinstance(step, int):
-            raise BadRequestError("an acknowledgement must have ticket_hex, a string, and step, an integer")
+        word = Acknowledgement.of(body)
         # A step may take longer than a ticket lives; one that was valid is proof enough of who acknowledges.
-        ticket = verify(bytes.fromhex(ticket_hex), self._ticket_key(), now_s=0.0)
+        ticket = verify(bytes.fromhex(word.ticket_hex), self._ticket_key(), now_s=0.0)
         if not isinstance(ticket, RankTicket):
             raise BadRequestError(f"an acknowledgement must have a RankTicket, got a {type(ticket).__name__}")
-        self._engine.reader(ticket).acknowledge(ticket.rank, step, is_leaving=body.get("is_leaving") is True)
+        self._engine.reader(ticket).acknowledge(ticket.rank, word)
         return {}
 
     def _messages(self, builder: StreamBuilder, ticket: RankTicket, schema: pa.Schema) -> Iterator[Message]:

@@ -9,7 +9,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..sources.cache import BlockCache
 from ..sources.lanes import LanePath
 from ..spec.manifest import SourceManifest
 from ..spec.run import BudgetSpec, RunSpec
+from ..wire.control import SourceReport
 from ..wire.errors import BadRequestError, UnavailableError
 from ..wire.schemas import PIECES
 from ..wire.step_plan import WHOLE, Pieces, StepPlan
@@ -34,6 +35,7 @@ from .media import MediaLoader, Wanted
 from .metadata import metadata_batch
 from .opened import OpenedSource
 from .pool import WorkerPool
+from .reporting import SourceReporter, WorkerClock
 from .shelf import BlockShelf
 from .showing import show
 from .window import Window
@@ -51,6 +53,7 @@ class LoaderEngine:
     Args:
         run: The frozen spec; budgets.window_bytes and budgets.shuffle_bytes bound what is kept.
         manifests: One per source, in ordinal order.
+        look_again: The run as it is now, when a source is asked for that is not known; None: there are no others.
         cache_dir: Where blocks of slow files are kept; None: nowhere.
         workers: Threads that transform and decode; 0: one a core.
         crashes: Notes which media are open, so that none can end two processes; None: nobody does.
@@ -64,6 +67,7 @@ class LoaderEngine:
         cache_dir: Path | None,
         workers: int = 0,
         crashes: CrashRecord | None = None,
+        look_again: Callable[[], tuple[RunSpec, list[SourceManifest]]] | None = None,
     ) -> None:
         num_workers = workers or os.cpu_count() or 1
         self._run, self._manifests, self._crashes = run, list(manifests), crashes
@@ -75,7 +79,12 @@ class LoaderEngine:
         # No reader waits for a worker's result, and no worker for a reader's: the two pools cannot deadlock.
         self._readers = WorkerPool(2 * num_workers, "loader-read")
         self._measurer = Measurer(self._window, num_workers)
+        self._clock = WorkerClock(
+            num_workers, lambda: self._measurer.busy_s, lambda: not self._window.has_room(TOKEN_BYTES)
+        )
+        self._reporter = SourceReporter(run.run)
         self._media = MediaLoader(source_of=self._source, submit=self._measurer.submit, budget_bytes=decoded_bytes)
+        self._look_again, self._growing = look_again, threading.Lock()
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
         self._ahead: dict[tuple[int, int], Future[Walk]] = {}
@@ -179,18 +188,26 @@ class LoaderEngine:
 
     def stats(self) -> dict[str, float]:
         """Counters and sizes, for people."""
-        return self._counts | {
-            "rows_measured": float(self._measurer.num_rows),
-            "tokens_measured": float(self._measurer.num_tokens),
-            "window_bytes": float(self._window.size_bytes),
-            "window_peak_bytes": float(self._window.peak_bytes),
-            "window_evictions": float(self._window.num_evictions),
-            "decoded_bytes": float(self._media.decoded.size_bytes),
-            "shelf_bytes": float(self._shelf.size_bytes + self._again.size_bytes),
-            "blocks_read": float(self._shelf.num_reads),
-            "blocks_read_again": float(self._again.num_reads),
-            "sources_open": float(len(self._opened)),
-        }
+        return (
+            self._counts
+            | self._clock.read()
+            | {
+                "rows_measured": float(self._measurer.num_rows),
+                "tokens_measured": float(self._measurer.num_tokens),
+                "window_bytes": float(self._window.size_bytes),
+                "window_peak_bytes": float(self._window.peak_bytes),
+                "window_evictions": float(self._window.num_evictions),
+                "decoded_bytes": float(self._media.decoded.size_bytes),
+                "shelf_bytes": float(self._shelf.size_bytes + self._again.size_bytes),
+                "blocks_read": float(self._shelf.num_reads),
+                "blocks_read_again": float(self._again.num_reads),
+                "sources_open": float(len(self._opened)),
+            }
+        )
+
+    def source_report(self) -> SourceReport | None:
+        """How sources are read that there is news of; None: there is none. One thread calls it."""
+        return self._reporter.report({ordinal: opened.meter for ordinal, opened in list(self._opened.items())})
 
     def close(self) -> None:
         """Stop reading ahead and close the sources; running calls fail. Idempotent."""
@@ -206,7 +223,23 @@ class LoaderEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def add_sources(self, run: RunSpec, manifests: Sequence[SourceManifest]) -> None:
+        """Take more sources in: those behind the ones that are known. Any thread may call it.
+
+        Args:
+            run: The run's spec with them.
+            manifests: Of all sources, in ordinal order.
+        """
+        with self._growing:
+            more = manifests[len(self._manifests) :]
+            self._run = run
+            self._names += [manifest.name for manifest in more]
+            self._open_locks += [threading.Lock() for _ in more]
+            self._manifests += more
+
     def _source(self, ordinal: int) -> OpenedSource:
+        if ordinal >= len(self._manifests) and self._look_again is not None:
+            self.add_sources(*self._look_again())
         if not 0 <= ordinal < len(self._manifests):
             raise BadRequestError(f"source must be in [0, {len(self._manifests)}), got {ordinal}")
         with self._open_locks[ordinal]:

@@ -145,6 +145,11 @@ class Measurer:
         except RuntimeError as error:
             raise UnavailableError("the loader is stopping") from error
 
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the workers have worked, all together."""
+        return self._workers.busy_s
+
     def close(self) -> None:
         """Let running work end, fail what waits. Idempotent."""
         self._workers.close()

@@ -9,6 +9,7 @@ from ..sources.cache import BlockCache
 from ..sources.inventory import check_unchanged
 from ..sources.lanes import LanePath
 from ..sources.media_files import CACHE_BYTES, MediaFiles
+from ..sources.metering import ReadMeter
 from ..sources.order import row_order
 from ..sources.reader import SourceReader
 from ..spec.manifest import SourceManifest
@@ -123,6 +124,11 @@ class OpenedSource:
         if shelved is None:
             shelved = self._again.get(key, lambda: self._reader.read_block(shard, block), is_passed=True)
         return self.transform.fill(shelved.data, row, media, out, self._access(shard, block))
+
+    @property
+    def meter(self) -> ReadMeter:
+        """How the source is read."""
+        return self._reader.meter
 
     @property
     def patch_bytes(self) -> int:

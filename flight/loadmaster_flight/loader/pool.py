@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ class WorkerPool:
         self._urgent: OrderedDict[Future[Any], Callable[[], Any]] = OrderedDict()
         self._later: OrderedDict[Future[Any], Callable[[], Any]] = OrderedDict()
         self._is_closed = False
+        self._busy_s, self._begun = 0.0, dict[int, float]()
         names = (f"{name}-{i}" for i in range(num_threads))
         self._threads = [threading.Thread(target=self._work, name=each, daemon=True) for each in names]
         for thread in self._threads:
@@ -42,6 +44,13 @@ class WorkerPool:
             (self._urgent if is_urgent else self._later)[future] = call
             self._changed.notify()
         return future
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the threads have worked, all together, running calls included."""
+        with self._changed:
+            now_s = time.monotonic()
+            return self._busy_s + sum(now_s - begun_s for begun_s in self._begun.values())
 
     def hasten(self, future: Future[Any]) -> None:
         """Somebody needs this now: if it still waits, it waits with the urgent ones."""
@@ -69,6 +78,7 @@ class WorkerPool:
             future, call = job
             if future.set_running_or_notify_cancel():
                 _run(future, call)
+            self._note_end()
             del job, future, call  # what a call was about is not kept while waiting for the next one
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
@@ -76,9 +86,14 @@ class WorkerPool:
             while not self._is_closed:
                 for queue in (self._urgent, self._later):
                     if queue:
+                        self._begun[threading.get_ident()] = time.monotonic()
                         return queue.popitem(last=False)
                 self._changed.wait()
         return None
+
+    def _note_end(self) -> None:
+        with self._changed:
+            self._busy_s += time.monotonic() - self._begun.pop(threading.get_ident())
 
 
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -89,7 +89,11 @@ class LoaderProcess:
         self.shadows.follow(desired.leases, desired.released)
 
     def _report(self) -> ActorReport:
-        return ActorReport(stats=self.service.stats() | self.shadows.stats(), warm=self.shadows.warm())
+        return ActorReport(
+            stats=self.service.stats() | self.shadows.stats(),
+            warm=self.shadows.warm(),
+            sources=self.runs.source_reports(),
+        )
 
     def _open_engine(self, run: RunSpec, manifests: list[SourceManifest]) -> LoaderEngine:
         return LoaderEngine(run, manifests, cache_dir=self._cache_dir, workers=self._workers, crashes=self._crashes)

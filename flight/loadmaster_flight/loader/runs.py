@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
-from ..wire.control import CreateRunRequest
+from ..wire.control import CreateRunRequest, SourceReport
 from ..wire.http import PlannerClient, retrying
 from .engine import LoaderEngine
 
@@ -19,7 +20,8 @@ FETCH_DEADLINE_S = 10.0
 IDLE_S = 30.0
 """A run without lease is kept this long after its last call: leases come a heartbeat later than tickets."""
 
-OpenEngine = Callable[[RunSpec, list[SourceManifest]], LoaderEngine]
+LookAgain = Callable[[], tuple[RunSpec, list[SourceManifest]]]
+OpenEngine = Callable[[RunSpec, list[SourceManifest], LookAgain], LoaderEngine]
 
 
 class OpenRun:
@@ -90,6 +92,12 @@ class OpenRuns:
                 total[name] = total.get(name, 0.0) + value
         return total
 
+    def source_reports(self) -> list[SourceReport]:
+        """How the sources of all open runs are read, where there is news. One thread calls it."""
+        with self._lock:
+            engines = [opened.engine for opened in self._runs.values()]
+        return [report for engine in engines if (report := engine.source_report()) is not None]
+
     def close(self) -> None:
         """Close all engines. Idempotent."""
         with self._lock:
@@ -112,6 +120,9 @@ class OpenRuns:
         return self._taken(run)
 
     def _open(self, run: str) -> LoaderEngine:
+        return self._open_engine(*self._definition(run), partial(self._definition, run))
+
+    def _definition(self, run: str) -> tuple[RunSpec, list[SourceManifest]]:
         planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
         try:
             definition = retrying(
@@ -120,4 +131,4 @@ class OpenRuns:
         finally:
             planner.close()
         manifests = [SourceManifest.model_validate(manifest) for manifest in definition.manifests]
-        return self._open_engine(RunSpec.model_validate(definition.spec), manifests)
+        return RunSpec.model_validate(definition.spec), manifests

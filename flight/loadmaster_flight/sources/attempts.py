@@ -25,8 +25,15 @@ class Patience:
     first_wait_s: float = 0.1
     longest_wait_s: float = 5.0
 
-    def call(self, read: Callable[[], T], *, place: str, stopped: threading.Event) -> T:
-        """Run `read`, again after an OSError.
+    def call(
+        self,
+        read: Callable[[], T],
+        *,
+        place: str,
+        stopped: threading.Event,
+        on_retry: Callable[[BaseException], None] = lambda _: None,
+    ) -> T:
+        """Run `read`, again after an OSError, of which `on_retry` is told.
 
         Raises:
             UnavailableError: It failed `tries` times, or `stopped` was set meanwhile; names `place`.
@@ -35,6 +42,8 @@ class Patience:
             try:
                 return read()
             except (OSError, MemoryError) as error:
+                if attempt < self.tries:
+                    on_retry(error)
                 wait_s = min(self.longest_wait_s, self.first_wait_s * 2 ** (attempt - 1)) * random.uniform(0.5, 1)
                 if attempt == self.tries or stopped.wait(wait_s):
                     message = f"{place} cannot be read after {attempt} tries: {type(error).__name__}: {error}"

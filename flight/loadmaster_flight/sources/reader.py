@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from ..spec.manifest import SourceManifest
 from ..spec.source import SourceSpec
+from ..wire.errors import LoadmasterError
 from .attempts import Patience
 from .blocks import Block, EndOfShardError
 from .cache import BlockCache
 from .files import FileStore, ShardFile
 from .formats import Shard, open_shard
+from .metering import ReadMeter
 from .order import Unit, lane_units
 
+T = TypeVar("T")
 _KEPT_EPOCHS = 2
 _SPARE_SHARDS = 8
 
@@ -29,6 +34,9 @@ class SourceReader:
         spec: Its spec: the columns that the transform needs, and the storage options.
         cache: Local cache for compressed files; None does without.
         patience: How long I/O errors are borne.
+
+    Attributes:
+        meter: Counts and times what is read.
     """
 
     def __init__(
@@ -43,6 +51,7 @@ class SourceReader:
         self._spec = spec
         self._cache = cache
         self._patience = patience or Patience()
+        self.meter = ReadMeter()
         self._store = FileStore(spec.storage_options, source=manifest.name)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -62,7 +71,7 @@ class SourceReader:
             UnavailableError: The shard cannot be reached; names source and shard.
         """
         opened = self._shard(shard)
-        return self._patience.call(opened.num_blocks, place=self._place(shard), stopped=self._stopped)
+        return self._call(shard, opened.num_blocks)
 
     def read_block(self, shard: int, block: int) -> Block:
         """One block, decoded as far as the transform needs it. Content that cannot be read becomes `RowFault` rows.
@@ -72,8 +81,10 @@ class SourceReader:
             SourceError: The file is not the one that was frozen; names it.
             UnavailableError: The bytes do not arrive; names source and shard.
         """
-        opened = self._shard(shard)
-        return self._patience.call(lambda: opened.read(block), place=self._place(shard), stopped=self._stopped)
+        opened, start_s = self._shard(shard), time.perf_counter()
+        found = self._call(shard, lambda: opened.read(block))
+        self.meter.read(time.perf_counter() - start_s, found.size_bytes)
+        return found
 
     def blocks(self, shard: int) -> Iterator[Block]:
         """All blocks of a shard, in file order; raises what `num_blocks` and `read_block` raise."""
@@ -109,6 +120,14 @@ class SourceReader:
             while len(self._shards) > self._manifest.lanes + _SPARE_SHARDS:
                 self._shards.popitem(last=False)
             return shard
+
+    def _call(self, shard: int, read: Callable[[], T]) -> T:
+        try:
+            return self._patience.call(read, place=self._place(shard), stopped=self._stopped, on_retry=self.meter.retry)
+        except LoadmasterError as error:
+            if not self._stopped.is_set():
+                self.meter.fail(error)
+            raise
 
     def _open(self, index: int) -> Shard:
         info = self._manifest.shards[index]

@@ -52,7 +52,7 @@ class EmbeddedFeed:
             self._run.release(plan)
         return None
 
-    def acknowledge(self, step: int) -> None:
+    def acknowledge(self, step: int, *, wait_s: float = 0.0) -> None:
         """Nothing is kept here that an acknowledgement would free."""
 
     def close(self, *, in_peace: bool = True) -> None:
