@@ -1,0 +1,153 @@
+"""A live run, a browser that looks at it, and the checks that every screen must pass."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+
+from support.console_cluster import ConsoleCluster, live_cluster
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "console" / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+WAIT_MS = 15_000
+expect.set_options(timeout=WAIT_MS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever opens a page needs a browser; CI must have one."""
+    for item in items:
+        if "page" not in getattr(item, "fixturenames", ()) and "open_page" not in getattr(item, "fixturenames", ()):
+            continue
+        item.add_marker("browser")
+        if not CHROMIUM and not os.environ.get("CI"):
+            item.add_marker(pytest.mark.skip(reason="no chromium on this machine: apt-get install chromium"))
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """The system's Chromium; pytest-playwright asks for this."""
+    return {**browser_type_launch_args, "executable_path": CHROMIUM, "headless": True, "args": FLAGS}
+
+
+@pytest.fixture(scope="session")
+def bundle() -> None:
+    """The console's bundle, built from what is in the checkout."""
+    subprocess.run([sys.executable, str(ROOT / "console" / "build.py"), "bundle"], check=True, stdout=sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def console(bundle: None, tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Iterator[ConsoleCluster]:
+    """One live run for all tests: planner, two loaders, two constructors, four ranks that read slowly."""
+    with live_cluster(tmp_path_factory.mktemp("console"), tokenizer_file) as cluster:
+        yield cluster
+
+
+@dataclass(slots=True)
+class Complaints:
+    """What pages said on the browser's console. Tests that break something on purpose say what to expect."""
+
+    expected: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+
+    def listen(self, page: Page) -> None:
+        """Note the errors of a page from now on."""
+        page.on("console", self._on_message)
+        page.on("pageerror", lambda error: self.heard.append(f"uncaught: {error}"))
+
+    def left(self) -> list[str]:
+        """Those that nobody expected."""
+        return [text for text in self.heard if not any(part in text for part in self.expected)]
+
+    def _on_message(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            self.heard.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+
+@pytest.fixture
+def complaints() -> Iterator[Complaints]:
+    """Errors on the browser's console; those that were not expected fail the test."""
+    noted = Complaints()
+    yield noted
+    assert not noted.left()
+
+
+@pytest.fixture
+def sign_in(console: ConsoleCluster) -> Callable[..., None]:
+    """Signs a page in by a one-time link: `sign_in(page, "editor", name="ada")`."""
+
+    def enter(page: Page, role: str, *, name: str = "") -> None:
+        page.goto(console.sign_in_link(role, name or f"{role}-of-the-tests"))
+        page.wait_for_url("**/runs")
+
+    return enter
+
+
+@pytest.fixture
+def open_page(
+    console: ConsoleCluster, context: BrowserContext, complaints: Complaints, sign_in: Callable[..., None]
+) -> Callable[..., Page]:
+    """Opens a path of the console, signed in as a role: `open_page("/runs", role="viewer")`; role None: nobody."""
+
+    def open_it(path: str = "/runs", *, role: str | None = "viewer", name: str = "") -> Page:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        complaints.listen(page)
+        if role is not None:
+            sign_in(page, role, name=name)
+        page.goto(console.url + path)
+        expect(page.locator("#main h1").first).to_be_visible()
+        return page
+
+    return open_it
+
+
+@pytest.fixture
+def check_accessible() -> Callable[[Page], None]:
+    """Runs axe on a page in both themes; any violation of WCAG 2.2 A or AA fails, with what and where."""
+
+    def check(page: Page) -> None:
+        for theme in ("light", "dark"):
+            page.evaluate("theme => document.documentElement.setAttribute('data-mantine-color-scheme', theme)", theme)
+            violations = find_violations(page)
+            assert not violations, f"{page.url} in {theme}:\n" + "\n".join(violations)
+
+    return check
+
+
+def find_violations(page: Page) -> list[str]:
+    """What axe finds: rule, help, and the elements."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text())
+    found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", AXE_TAGS)
+    return [
+        f"{rule['id']}: {rule['help']}\n    " + "\n    ".join(_place(node) for node in rule["nodes"][:5])
+        for rule in found["violations"]
+    ]
+
+
+def _place(node: dict[str, Any]) -> str:
+    reason = " ".join(check["message"] for check in [*node["any"], *node["all"]][:1])
+    return f"{' '.join(map(str, node['target']))}: {reason}"
