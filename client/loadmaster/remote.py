@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.control import JoinReply, TicketReply, TicketRequest
 from loadmaster_flight.wire.errors import (
     DeadlineError,
@@ -21,18 +22,20 @@ from loadmaster_flight.wire.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from loadmaster_flight.wire.flight import FlightPeer, ReadWatchdog
+from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.suspects import SuspectReporter
 from loadmaster_flight.wire.waiting import PLANNER_URL
+from loadmaster_flight.wire.watchdog import ReadWatchdog, answers
 
 from .acknowledge import Acknowledger
 from .feed import FeedItem, JoinOptions, require_fetching
 from .joining import find_run, join
 
-READ_TIMEOUT_S = 10.0
+HEALTH_S = 1.0
+"""A constructor that does not say that it lives within this time is gone."""
 MAX_PAUSE_S = 2.0
 MAX_READY_PAUSE_S = 0.2
 CLOSE_S = 5.0
@@ -156,8 +159,9 @@ class RemoteFeed:
                 if not error.retry and not isinstance(error, UnauthenticatedError):
                     raise
                 self._waiting_for = error.message
-                if isinstance(error, UnavailableError) and self._constructor:
-                    self._suspects.report(self._constructor, error.message)
+                if isinstance(error, (UnavailableError, DeadlineError)) and self._constructor:
+                    hangs = isinstance(error, DeadlineError)
+                    self._suspects.report(self._constructor, error.message, hangs)
                 # What is only not there yet comes with a heartbeat of the constructor: no need to ask ever less often.
                 longest_s = MAX_READY_PAUSE_S if isinstance(error, (NotReadyError, MovedError)) else MAX_PAUSE_S
                 pause_s = 0.05 if self._position > before else min(pause_s * 1.6, longest_s)
@@ -170,16 +174,25 @@ class RemoteFeed:
         self._constructor = ticket.address
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
         with _naming(ticket.address), FlightPeer(ticket.address) as peer:
+            peer.action(Action.HEALTH, timeout_s=HEALTH_S)  # opening a stream has no deadline of its own
             reader = peer.open(bytes.fromhex(ticket.ticket_hex))
-            watchdog = ReadWatchdog(reader, timeout_s=READ_TIMEOUT_S, what=f"constructor {ticket.address}")
-            with self._changed:
-                self._watchdog = watchdog
-            try:
-                self._read_messages(watchdog)
-            finally:
+            what = f"constructor {ticket.address}"
+            with ReadWatchdog(reader, what=what, is_there=lambda: self._is_there(ticket.address)) as watchdog:
                 with self._changed:
-                    self._watchdog = None
-                watchdog.cancel()
+                    self._watchdog = watchdog
+                try:
+                    self._read_messages(watchdog)
+                finally:
+                    with self._changed:
+                        self._watchdog = None
+
+    def _is_there(self, address: str) -> bool:
+        """Whether a constructor that sends nothing lives; where it does not say so at once, the planner looks too."""
+        if answers(address, timeout_s=HEALTH_S / 4):
+            return True
+        arguments = (address, "it neither sends nor answers", True)
+        threading.Thread(target=self._suspects.report, args=arguments, name="suspect", daemon=True).start()
+        return answers(address, timeout_s=HEALTH_S * 3 / 4)
 
     def _ticket(self) -> TicketReply:
         assert self._info is not None

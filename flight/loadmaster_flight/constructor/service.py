@@ -13,19 +13,19 @@ from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
 from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify, verify_as
+from loadmaster_flight.wire.watchdog import BEAT_S
 
 from .acknowledgement import Acknowledgement
 from .builder import StreamBuilder
 from .engine import ConstructorEngine
 
-HEARTBEAT_S = 1.0
 Message = tuple[pa.RecordBatch, bytes]
 
 
 class ConstructorService(FlightService):
     """Serves RANK tickets: one RecordBatch a step, in order, each with a `Frame` as app_metadata.
 
-    While a step is not built a message without rows comes every second, whose frame says what is waited for. The last
+    While a step is not built a message without rows comes twice a second, whose frame says what is waited for. The last
     message has no rows either and says WINDOW_END with the step at which a new stream has to begin (the ticket's
     last_step; or earlier, where the schema changes because C ramps: the same ticket's position goes on), or STREAM_END
     with the number of steps of the stream. A stream that ends without either has broken off.
@@ -47,7 +47,7 @@ class ConstructorService(FlightService):
         right = verify_as(RankTicket, ticket, self._ticket_key())
         builder = self._engine.reader(right)
         builder.open(right.rank, right.first_step)
-        schema = builder.schema_at(right.rank, right.first_step, timeout_s=HEARTBEAT_S)
+        schema = builder.schema_at(right.rank, right.first_step, timeout_s=BEAT_S)
         return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema)))
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class ConstructorService(FlightService):
 
         step = ticket.first_step
         while step < ticket.last_step:
-            found = builder.wait(ticket.rank, step, timeout_s=HEARTBEAT_S)
+            found = builder.wait(ticket.rank, step, timeout_s=BEAT_S)
             if self.draining.is_set():
                 raise UnavailableError("this constructor is shutting down")
             if found is None and builder.is_over(step):

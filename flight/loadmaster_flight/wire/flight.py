@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from .actions import Action
-from .errors import BadRequestError, DeadlineError, from_flight, to_flight
+from .errors import BadRequestError, from_flight, to_flight
 
 CLIENT_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.http2.bdp_probe", 0),
@@ -79,58 +79,6 @@ class FlightPeer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class ReadWatchdog:
-    """Reads chunks of one stream and cancels it when none came for `timeout_s`: the only per-read timeout Flight has.
-
-    One thread reads; `cancel` may be called by another.
-    """
-
-    def __init__(self, reader: fl.FlightStreamReader, *, timeout_s: float, what: str) -> None:
-        self._reader, self._timeout_s, self._what = reader, timeout_s, what
-        self._lock = threading.Lock()
-        self._armed: int | None = None  # number of the read that the timer may cancel
-        self._num_reads, self._timed_out = 0, False
-
-    def read(self) -> tuple[pa.RecordBatch | None, bytes]:
-        """The next message: data (None for metadata alone) and app_metadata.
-
-        Raises:
-            StopIteration: The stream ended.
-            DeadlineError: Nothing came within the timeout.
-        """
-        with self._lock:
-            self._num_reads += 1
-            self._armed = self._num_reads
-        timer = threading.Timer(self._timeout_s, self._expire, [self._num_reads])
-        timer.daemon = True
-        timer.start()
-        try:
-            chunk = self._reader.read_chunk()
-        except StopIteration:
-            raise
-        except (pa.ArrowException, OSError) as error:
-            if self._timed_out:
-                raise DeadlineError(f"{self._what}: no message for {self._timeout_s:.0f} s") from error
-            raise from_flight(error) from error
-        finally:
-            with self._lock:
-                self._armed = None
-            timer.cancel()
-        return chunk.data, chunk.app_metadata.to_pybytes() if chunk.app_metadata else b""
-
-    def cancel(self) -> None:
-        """End the stream; a blocked `read` returns at once with an error."""
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._reader.cancel()
-
-    def _expire(self, number: int) -> None:
-        with self._lock:
-            if self._armed != number:
-                return
-            self._timed_out = True
-        self.cancel()
 
 
 class FlightService(fl.FlightServerBase):
