@@ -22,6 +22,8 @@ from .watch import LiveWatch
 SLOW_TICKS = 4
 """Numbers that always move are told every so many ticks."""
 MAX_AUDIT = 50
+WAIT_CHANGE, LEAST_WAIT_S = 0.25, 0.005
+"""A rank's mean wait is news when it moved by this part of what was told, and by so many seconds."""
 Named = tuple[str, LiveModel]
 
 
@@ -148,17 +150,18 @@ class StreamFeed:
         columns: dict[str, np.ndarray] = {"behind": behind(snapshot), "state": rank_states(scene, snapshot)}
         before = self._ranks
         if with_waits or "wait" not in before or len(before["wait"]) != len(columns["state"]):
-            columns["wait"] = _two_digits(mean_waits(scene, snapshot))
+            columns["wait"] = _news_of_waits(before.get("wait"), _two_digits(mean_waits(scene, snapshot)))
         else:
             columns["wait"] = before["wait"]
         self._ranks = columns
         if len(before.get("state", ())) != len(columns["state"]):
             changed_N = np.arange(len(columns["state"]))
         else:
-            is_new_W = np.zeros(len(columns["state"]), bool)
-            for name, now in columns.items():
-                is_new_W |= (before[name] != now) & ~(_is_nan(before[name]) & _is_nan(now))
-            changed_N = np.flatnonzero(is_new_W)
+            changed_N = np.flatnonzero(
+                (before["behind"] != columns["behind"])
+                | (before["state"] != columns["state"])
+                | (_filled(before["wait"]) != _filled(columns["wait"]))
+            )
         if len(changed_N):
             yield (
                 "ranks",
@@ -252,8 +255,18 @@ def _two_digits(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.round(np.round(values * scale) / scale, 6))
 
 
-def _is_nan(values: np.ndarray) -> np.ndarray:
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+def _news_of_waits(told_W: np.ndarray | None, now_W: np.ndarray) -> np.ndarray:
+    """What is to be told: a wait that moved little is told as it was, or all ranks would change all the time."""
+    if told_W is None or len(told_W) != len(now_W):
+        return now_W
+    told, now = _filled(told_W), _filled(now_W)
+    is_news = (np.abs(now - told) > np.maximum(LEAST_WAIT_S, WAIT_CHANGE * np.abs(told))) | ((told < 0) != (now < 0))
+    return np.where(is_news, now_W, told_W)
+
+
+def _filled(values: np.ndarray) -> np.ndarray:
+    """-1 for nan, so that unknown equals unknown."""
+    return np.where(np.isnan(values), -1.0, values)
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:

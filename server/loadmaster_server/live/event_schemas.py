@@ -55,7 +55,7 @@ class RanksEvent(LiveModel):
     """Steps behind the rank that is furthest: nothing changes while all go together."""
     state: list[str]
     wait_s: list[float | None]
-    """To two significant digits; told at most every two seconds."""
+    """To two significant digits; told at most every two seconds, and when it moved by a quarter and 5 ms."""
 
 
 class ActorsEvent(LiveModel):

@@ -11,8 +11,8 @@ from loadmaster_flight.wire.control import ActorView, StreamView
 
 from ..store import Store, StreamKey
 from .checkpoints import CheckpointModel
-from .ranks import NOBODY, RankSnapshot
-from .scene import OK, PASSIVE, STATES, Scene, behind, look, mean_waits, nan_mean, rank_states, rounded, skew_of
+from .ranks import RankSnapshot
+from .scene import OK, PASSIVE, STATES, Scene, behind, look, nan_mean, rank_states, rounded, skew_of
 from .schemas import OverviewView, RankLine, Stall, StepWaits
 from .sources import SourceModel, unhealthiest
 from .stages import Stages, most_loaded
@@ -54,11 +54,7 @@ class OverviewModel:
         view, scene = self._streams(key), look(self._store, self._log, self._watch, key, window_s)
         rows, rates_S = self._sources.rows(scene), scene.source_rates(self._log)
         stages = Stages(self._store, self._watch, scene, self._actors(), rates_S)
-        generation = scene.generation
-        snapshot = (
-            self._watch.ranks.snapshot(generation.key, generation.world_size) if generation is not None else NOBODY
-        )
-        wait_W = mean_waits(scene, snapshot)
+        generation, snapshot, wait_W = scene.generation, stages.snapshot, stages.wait_W
         pace = pace_of(scene, snapshot)
         return OverviewView(
             **scene.place,

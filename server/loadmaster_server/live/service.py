@@ -78,7 +78,7 @@ class LiveService:
             actors=around.actors,
         )  # fmt: skip
         self._hub = EventHub()
-        self._ticker = Ticker(self._hub, self._open_feed, self._sample)
+        self._ticker = Ticker(self._hub, self.open_feed, self._sample)
 
     def start(self) -> None:
         """Begin to look at what changes."""
@@ -118,7 +118,8 @@ class LiveService:
         """For people."""
         return self._hub.stats() | {"live_failures": float(self._ticker.num_failures)}
 
-    def _open_feed(self, topic: Topic) -> Feed:
+    def open_feed(self, topic: Topic) -> Feed:
+        """What tells of changes about a topic."""
         if topic.run is None:
             return RunsFeed(self._store, self._around.views.views)
         return StreamFeed(

@@ -12,6 +12,7 @@ from loadmaster_flight.wire.control import ActorView, Role
 
 from ..store import GenerationKey, Store, StreamKey
 from .loads import Load
+from .ranks import NOBODY
 from .scene import Scene, mean_waits
 from .schemas import SourceRow, StageLine
 from .watch import LiveWatch
@@ -51,6 +52,10 @@ class Stages:
         scene: The stream.
         actors: Who is alive.
         rates_S: Tokens a second of each source; None: not known.
+
+    Attributes:
+        snapshot: The ranks.
+        wait_W: Mean wait of each rank in the window.
     """
 
     def __init__(
@@ -58,6 +63,11 @@ class Stages:
     ) -> None:
         self._store, self._watch, self._scene, self._actors = store, watch, scene, actors
         self._rates_S = rates_S
+        generation = scene.generation
+        self.snapshot = watch.ranks.snapshot(generation.key, generation.world_size) if generation else NOBODY
+        self.wait_W = mean_waits(scene, self.snapshot)
+        self._tokens_D = _tokens_by_dp(scene)
+        self._dp_W = scene.coords.get("dp", np.zeros(0, np.int64))
 
     def planner(self) -> Stage:
         """The plan loop."""
@@ -143,13 +153,10 @@ class Stages:
         return stage, self._ranks(actor, rank_N, rate)
 
     def _ranks(self, actor: ActorView, rank_N: np.ndarray, rate: float | None) -> Stage:
-        generation, stretch = self._scene.generation, self._scene.stretch
-        assert generation is not None, "who serves ranks serves a generation"
-        snapshot = self._watch.ranks.snapshot(generation.key, generation.world_size)
-        wait_N = mean_waits(self._scene, snapshot)[rank_N]
+        stretch, wait_N = self._scene.stretch, self.wait_W[rank_N]
         known_N = wait_N[~np.isnan(wait_N)]
         share = min(1.0, float(known_N.mean()) / stretch.step_s) if len(known_N) and stretch else None
-        heard_N = snapshot.is_heard_W[rank_N]
+        heard_N = self.snapshot.is_heard_W[rank_N]
         load = (
             Load(busy=round(1 - share, 4), blocked=0.0, idle=round(share, 4), window_s=stretch.window_s)
             if share is not None and stretch is not None
@@ -171,22 +178,27 @@ class Stages:
 
     def _served(self, key: GenerationKey) -> dict[str, np.ndarray]:
         """Address of a constructor -> its ranks."""
-        dp_W = self._scene.coords["dp"]
-        dps: dict[str, list[int]] = defaultdict(list)
-        for dp, address in self._store.actors.constructors(key).items():
-            dps[address].append(dp)
-        return {address: np.flatnonzero(np.isin(dp_W, held)) for address, held in dps.items()}
+        by_dp = self._store.actors.constructors(key)
+        ranks: dict[str, list[int]] = defaultdict(list)
+        for rank, dp in enumerate(self._dp_W.tolist()):
+            if dp in by_dp:
+                ranks[by_dp[dp]].append(rank)
+        return {address: np.array(served, np.int64) for address, served in ranks.items()}
 
     def _rate_of(self, rank_N: np.ndarray) -> float | None:
         """Tokens a second that the dp ranks of these are planned to get."""
-        stretch, numbers = self._scene.stretch, self._scene.numbers
-        dp = self._scene.generation.dp if self._scene.generation else 0
-        exact = [n for n in numbers if len(n.tokens_R) == dp == n.num_ranks]
-        if stretch is None or not exact:
+        stretch = self._scene.stretch
+        if stretch is None or self._tokens_D is None:
             return None
-        tokens_D = np.mean([n.tokens_R for n in exact], axis=0)
-        dps = np.unique(self._scene.coords["dp"][rank_N])
-        return round(float(tokens_D[dps].sum()) / stretch.step_s, 1)
+        dps = list(set(self._dp_W[rank_N].tolist()))
+        return round(float(self._tokens_D[dps].sum()) / stretch.step_s, 1)
+
+
+def _tokens_by_dp(scene: Scene) -> np.ndarray | None:
+    """Planned tokens of each dp rank in a step, mean over the window's last steps."""
+    dp = scene.generation.dp if scene.generation else 0
+    exact = [n.tokens_R for n in scene.numbers if len(n.tokens_R) == dp == n.num_ranks]
+    return np.asarray(np.mean(exact, axis=0)) if exact else None
 
 
 def most_loaded(stages: Sequence[Stage], limit: int = 5) -> list[StageLine]:
