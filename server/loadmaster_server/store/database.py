@@ -23,7 +23,9 @@ from .models import Base
 
 BUSY_TIMEOUT_S = 10.0
 IDLE_WRITER_S = 5.0
+IDLE_MIGRATION_S = 60.0
 WRITE = "loadmaster_write"  # execution option of a transaction that will write
+IDLE = "loadmaster_idle"  # and of how many seconds it may pause
 SQLITE_PASSING = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -90,7 +92,7 @@ def migrating(url: str) -> Iterator[Connection]:
     """
     engine = _create_engine(url, foreign_keys=False)
     try:
-        with _translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
+        with _translated(), engine.execution_options(**{WRITE: True, IDLE: IDLE_MIGRATION_S}).begin() as connection:
             yield connection
     finally:
         engine.dispose()
@@ -128,10 +130,11 @@ def _create_postgres(url: URL) -> Engine:
 
 def _begin_postgres(connection: Connection) -> None:
     # The promises of SQLite: one snapshot for all that a reader reads, and one writer at a time, who loses no update.
-    if connection.get_execution_options().get(WRITE, False):
+    options = connection.get_execution_options()
+    if options.get(WRITE, False):
         # Who is stopped in the middle of a transaction loses it, and with it the lock that everybody waits for.
         timeout = f"SET LOCAL lock_timeout = {int(BUSY_TIMEOUT_S * 1000)}"
-        timeout += f"; SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_WRITER_S * 1000)}"
+        timeout += f"; SET LOCAL idle_in_transaction_session_timeout = {int(options.get(IDLE, IDLE_WRITER_S) * 1000)}"
         connection.exec_driver_sql(f"{timeout}; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
