@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { type PointerEvent, useMemo, useRef, useState } from "react";
 import type { Curve, Knot } from "../curves/curve";
-import { valueAt } from "../curves/curve";
+import { sameCurve, valueAt } from "../curves/curve";
 import { isPast, type KnotRef, type Limits, sameRef } from "../curves/edit";
 import { weight, whole } from "../curves/format";
 import { curveIn, fieldLabel, type Schedule } from "../curves/schedule";
@@ -137,23 +137,22 @@ function FieldLines(props: CanvasProps & { field: string; scales: Scales }) {
   const look = looks.get(field) as Look;
   const isActive = field === active;
   const curve = curveIn(draft, field);
-  const before = stretchesIn(timeline, span.from, span.to).map(([from, to, revision]) => ({
-    from,
-    to,
-    curve: curveIn(revisions.get(revision) ?? EMPTY, field),
-  }));
+  const free = limits.firstFree;
+  const before = stretchesIn(timeline, span.from, span.to).flatMap(([from, to, revision]) => {
+    const was = curveIn(revisions.get(revision) ?? EMPTY, field);
+    return was === undefined ? [] : [{ from, to, was, isSame: sameCurve(was, curve) }];
+  });
   return (
     <g style={{ color: look.colour }}>
-      {before.map(
-        (each) =>
-          each.curve && (
-            <path
-              key={each.from}
-              d={pathOf(each.curve, each.from, each.to, scales)}
-              className={each.from < limits.firstFree && isActive ? classes.wasActive : classes.was}
-            />
-          ),
-      )}
+      {before.map(({ from, to, was, isSame }) => (
+        <g key={from}>
+          <path
+            d={pathOf(was, from, Math.min(to, free), scales)}
+            className={isActive ? classes.pastActive : classes.line}
+          />
+          {!isSame && <path d={pathOf(was, Math.max(from, free), to, scales)} className={classes.was} />}
+        </g>
+      ))}
       {curve && (
         <path
           d={pathOf(curve, Math.max(span.from, limits.firstFree), span.to, scales)}

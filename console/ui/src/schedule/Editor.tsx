@@ -105,8 +105,7 @@ export function Editor({ run, view, seed }: EditorProps) {
             onLock={(source) => dispatch({ type: "lock", source })}
           />
         </Panel>
-        <div className={classes.main}>
-          <div ref={ref} />
+        <div className={classes.main} ref={ref}>
           <Board
             run={run}
             view={view}

@@ -25,9 +25,9 @@ interface FieldPanelProps {
 }
 
 const SHAPES = [
-  { value: "step", label: "step: holds, then jumps" },
+  { value: "step", label: "step" },
   { value: "linear", label: "linear" },
-  { value: "cosine", label: "cosine: slow, fast, slow" },
+  { value: "cosine", label: "cosine" },
 ];
 
 /** The selected curve as numbers: the same knots as in the picture, to type or to change with buttons. */
@@ -164,7 +164,7 @@ function KnotRow(props: KnotRowProps) {
             value={knot.shape}
             disabled={isFixed}
             allowDeselect={false}
-            w={186}
+            w={104}
             onChange={(shape) => shape && dispatch({ type: "shape", ref, shape: shape as Shape })}
           />
         ) : (

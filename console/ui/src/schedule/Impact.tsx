@@ -19,12 +19,14 @@ interface ImpactProps {
   onUntil: (step: number) => void;
 }
 
-const MAX_REPEATS = 1;
+/** More passes over text than this have been seen to help little; a person may set another bound. */
+const MAX_REPEATS = 4;
 
 /** What the schedule does to each source until some step, as the planner reckons it. */
 export function Impact({ run, schedule, atStep, until, onUntil }: ImpactProps) {
   const [isWhole, setWhole] = useState(false);
-  const { data, error, isFetching } = usePreview(run, schedule, atStep, until);
+  const [repeats, setRepeats] = useState(MAX_REPEATS);
+  const { data, error, isFetching } = usePreview(run, schedule, atStep, until, repeats);
   const rows = data ? ranked(data) : [];
   return (
     <section aria-label="Effect on the sources">
@@ -38,6 +40,9 @@ export function Impact({ run, schedule, atStep, until, onUntil }: ImpactProps) {
           min={(atStep ?? 0) + 1}
           onCommit={onUntil}
         />
+        <span>and warn beyond</span>
+        <NumberField label="Warn beyond epochs" value={repeats} step={1} min={1} width={44} onCommit={setRepeats} />
+        <span>epochs</span>
         {isFetching && <span className="lm-muted">reckoning…</span>}
       </div>
       {error ? <ProblemNotice error={error} /> : null}
@@ -71,8 +76,8 @@ export function Impact({ run, schedule, atStep, until, onUntil }: ImpactProps) {
   );
 }
 
-function usePreview(run: string, schedule: Schedule, at_step: number | null, until_step: number) {
-  const body = { schedule: toJson(schedule) as Model<"ScheduleSpec">, at_step, until_step, max_repeats: MAX_REPEATS };
+function usePreview(run: string, schedule: Schedule, at_step: number | null, until_step: number, max_repeats: number) {
+  const body = { schedule: toJson(schedule) as Model<"ScheduleSpec">, at_step, until_step, max_repeats };
   return useQuery({
     queryKey: ["preview", run, body],
     queryFn: ({ signal }) => call(api.POST("/api/v1/runs/{run}/preview", { params: { path: { run } }, body, signal })),

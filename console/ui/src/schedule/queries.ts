@@ -65,15 +65,12 @@ export function scheduleOf(view: { schedule: Model<"ScheduleSpec"> }): Schedule 
   return schedule;
 }
 
-/** An author's draft on the server; null: there is none. */
+/** An author's draft on the server; null: there is none. The list is asked first, so that none is no error. */
 export async function readDraft(run: string, author: string): Promise<DraftView | null> {
   if (!author) return null;
-  try {
-    return await call(api.GET("/api/v1/runs/{run}/drafts/{author}", { params: { path: { run, author } } }));
-  } catch (error) {
-    if (asProblem(error).status === 404) return null;
-    throw error;
-  }
+  const heads = await call(api.GET("/api/v1/runs/{run}/drafts", { params: { path: { run } } }));
+  if (!heads.some((head) => head.author === author)) return null;
+  return call(api.GET("/api/v1/runs/{run}/drafts/{author}", { params: { path: { run, author } } }));
 }
 
 /** Write a draft over a version, or throw it away. Never throws. */

@@ -53,12 +53,13 @@ export function useView(
     () => (search.from !== undefined && search.to !== undefined ? { from: search.from, to: search.to } : whole_),
     [search.from, search.to, whole_],
   );
-  const steps_X = useMemo(() => stepsToDraw(newest, span.from, span.to), [newest, span]);
+  const steps_X = useMemo(() => stepsToDraw(draft, span.from, span.to), [draft, span]);
+  const rankedAt_X = useMemo(() => stepsToDraw(newest, span.from, span.to), [newest, span]);
   const isTokens = search.x === "tokens";
   const axis = useTicks(newest, span, view, width, isTokens);
-  const largest = useMemo(() => topSources(newest, steps_X, 1)[0], [newest, steps_X]);
+  const largest = useMemo(() => topSources(newest, rankedAt_X, 1)[0], [newest, rankedAt_X]);
   const multiples = multiplesOf(view);
-  const fieldsFor = (active: string) => fieldsToDraw(newest, active, steps_X);
+  const fieldsFor = (active: string) => fieldsToDraw(newest, active, rankedAt_X);
   const topFor = (active: string) => {
     const fields = fieldsFor(active);
     return topOf([...curvesOf(draft, fields), ...curvesOf(newest, fields)], span);
