@@ -300,6 +300,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.add_argument("--mosaic", type=Path, help="python of an environment with mosaicml-streaming")
     parser.add_argument("--litdata", type=Path, help="python of an environment with litdata")
+    parser.add_argument("--part", choices=["failures", "resume"], help="this part alone")
     parser.add_argument("--steps", type=int, help="step to go on at (15,000; 1,500 with --quick)")
     args = parser.parse_args()
     at, after = (5, 6) if args.quick else (8, 24)
@@ -308,20 +309,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_sources(folder, num_docs=2_000 if args.quick else 20_000)
-        cases = [case for case in CASES if case.in_quick or not args.quick]
-        size = ClusterSize(loaders=2, constructors=2, workers=1)
-        with cluster_of(folder / "state", size) as cluster:
-            rows = {case.name: measure(cluster, folder, case, at=at, after=after) for case in cases}
-        print_failures(rows)
-        row = resume(folder, steps)
-        peers = {who: peer(script, python, folder, steps) for who, (script, python) in scripts.items() if python}
-        print_resume(row, peers)
+        found: dict[str, Any] = {}
+        if args.part != "resume":
+            rows = measure_all(folder, [case for case in CASES if case.in_quick or not args.quick], at=at, after=after)
+            print_failures(rows)
+            found |= keys_of_failures(rows)
+        if args.part != "failures":
+            row = resume(folder, steps)
+            peers = {who: peer(script, python, folder, steps) for who, (script, python) in scripts.items() if python}
+            print_resume(row, peers)
+            found |= keys_of_resume(row, peers)
     if args.json:
-        print(json.dumps(keys_of(rows, row, peers)))
+        print(json.dumps(found))
 
 
-def keys_of(rows: dict[str, dict[str, Any]], row: dict[str, Any], peers: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What --json prints."""
+def measure_all(folder: Path, cases: Sequence[Case], *, at: int, after: int) -> dict[str, dict[str, Any]]:
+    """All failures, in one cluster, by name."""
+    with cluster_of(folder / "state", ClusterSize(loaders=2, constructors=2, workers=1)) as cluster:
+        return {case.name: measure(cluster, folder, case, at=at, after=after) for case in cases}
+
+
+def keys_of_failures(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What --json prints of them."""
     by_key = {case.key: rows[case.name] for case in CASES if case.key}
     return {
         "lost": sum(one["lost"] for one in rows.values()),
@@ -329,6 +338,13 @@ def keys_of(rows: dict[str, dict[str, Any]], row: dict[str, Any], peers: dict[st
         "shadow_stall_steps": by_key["shadow"]["stall_steps"],
         **{f"{key}_s": by_key[key]["wait_s"] for key in ("loader", "constructor", "planner")},
         "planner_stall_steps": by_key["planner"]["stall_steps"],
+        "rows": rows,
+    }
+
+
+def keys_of_resume(row: dict[str, Any], peers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What --json prints of it."""
+    return {
         "resume_s": row["warm_s"],
         "resume_cold_s": row["cold_s"],
         "resume_steps": row["steps"],

@@ -381,7 +381,9 @@ class FakePlanner:
         if self.plan_fault is not None:
             raise self.plan_fault
         first, last = int(query["first"]), min(int(query["last"]), self.planned)
-        ranks = {int(rank) for rank in query["dp_ranks"].split(",")}
+        ranks = (
+            {int(rank) for rank in query["dp_ranks"].split(",")} if "dp_ranks" in query else set(range(self.mesh["dp"]))
+        )
         encoders = {int(rank) for rank in query.get("encoder_ranks", "").split(",") if rank}
         return plans_to_bytes([self.plan(step).of_ranks(ranks, encoders) for step in range(first, last)])
 

@@ -97,12 +97,15 @@ class PlanSlices:
 
     def _look_ahead(self, ticket: MaterializeTicket) -> None:
         """Ask for later steps beside the caller, so that a planner that does not answer holds nothing up."""
-        wanted = _key(ticket, ticket.last_step - 1 + LOOK_AHEAD)
+        wanted = range(ticket.last_step, ticket.last_step + FETCH_AHEAD)
         with self._lock:
-            if ticket.last_step < self._asked.get(_stream(ticket), 0) or wanted in self._plans:
+            missing = [step for step in wanted if _key(ticket, step) not in self._plans]
+            is_soon = missing and missing[0] < ticket.last_step + LOOK_AHEAD
+            if not is_soon or ticket.last_step < self._asked.get(_stream(ticket), 0):
                 return
             self._note_asked(ticket)
-        threading.Thread(target=self._fetch_more, args=(ticket,), name="slices", daemon=True).start()
+        arguments = (ticket, missing[0])
+        threading.Thread(target=self._fetch_more, args=arguments, name="slices", daemon=True).start()
 
     def _note_asked(self, ticket: MaterializeTicket) -> None:
         """Ask no more for a few steps: what there was has come, and what there was not is not planned yet."""
@@ -110,10 +113,10 @@ class PlanSlices:
         self._asked = {k: v for k, v in self._asked.items() if k[:2] != stream[:2] or k[2] == stream[2]}
         self._asked[stream] = ticket.last_step + FETCH_AHEAD - LOOK_AHEAD
 
-    def _fetch_more(self, ticket: MaterializeTicket) -> None:
+    def _fetch_more(self, ticket: MaterializeTicket, first: int) -> None:
         planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
         try:
-            path, query = _request(ticket, ticket.last_step)
+            path, query = _request(ticket, first)
             plans = plans_from_bytes(planner.request("GET", path, query=query))
         except LoadmasterError as error:  # whoever needs the step hears of it
             LOG.debug("slices ahead: %s", error)

@@ -23,6 +23,7 @@ MaskedSample = tuple[int, int, int, int, int]
 _MASKED = b"masked"
 _RANGE_COLUMNS = ("source", "epoch", "lane", "shard", "block", "pos")
 _SHORT = ("bins", "unit_rank")
+COMPRESSED_BYTES = 1 << 14
 WHOLE = -1
 """num_tokens of a piece that is a whole sample: its length is known to whoever measured it."""
 
@@ -269,12 +270,17 @@ def _decode_row(batch: pa.RecordBatch, i: int) -> StepPlan:
 
 
 def plans_to_bytes(plans: list[StepPlan]) -> bytes:
-    """An Arrow IPC stream of the plans, zstd-compressed buffers; masked samples are in the schema's metadata."""
+    """An Arrow IPC stream of the plans; masked samples are in the schema's metadata.
+
+    Its buffers are compressed by zstd where they are large: below that it takes more time, and even more room.
+    """
     sink = pa.BufferOutputStream()
     masked = {str(plan.step): plan.masked for plan in plans if plan.masked}
     schema = STEP_PLAN.with_metadata({_MASKED: json.dumps(masked)}) if masked else STEP_PLAN
-    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(encode_plans(plans).replace_schema_metadata(schema.metadata))
+    batch = encode_plans(plans).replace_schema_metadata(schema.metadata)
+    codec = "zstd" if batch.nbytes > COMPRESSED_BYTES else None
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 
