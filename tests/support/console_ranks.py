@@ -26,7 +26,9 @@ def read(url: str, run: str, rank: int, world_size: int, folder: Path, stop: thr
     place = {"run": run, "rank": rank, "world_size": world_size, "framework": "numpy", "timeout_s": TIMEOUT_S}
     with (folder / f"{rank}.jsonl").open("a") as out, loadmaster.connect(url, **place) as stream:
         for batch in stream:
-            tokens = [microbatch.tokens.tolist() for microbatch in batch.microbatches if microbatch.tokens is not None]
+            tokens = [
+                microbatch.tokens.tolist() for microbatch in batch.microbatches() if microbatch.tokens is not None
+            ]
             line = {"step": batch.step, "digest": batch.digest(), "ids": list(batch.sample_ids), "tokens": tokens}
             print(json.dumps(line), file=out, flush=True)
             if _rest(folder, stop):

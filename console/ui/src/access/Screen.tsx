@@ -20,7 +20,7 @@ const ROLES: [string, string][] = [
 
 export function Screen() {
   const session = useSession();
-  const who = session.isKnown ? `${session.name}, ${session.role}` : "Nobody is signed in.";
+  const who = session.isKnown ? `You are ${session.name}, ${session.role}.` : "Nobody is signed in.";
   return (
     <Page title="Access" lead={<span>{`${who} ${MODES[session.access] ?? ""}`.trim()}</span>}>
       <Sessions />

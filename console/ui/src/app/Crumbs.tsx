@@ -1,4 +1,4 @@
-import { Select } from "@mantine/core";
+import { NativeSelect } from "@mantine/core";
 import { Link, useNavigate, useParams, useRouterState } from "@tanstack/react-router";
 import { useRuns } from "../runs/query";
 import classes from "./app.module.css";
@@ -47,15 +47,12 @@ function RunSwitcher() {
     ? runs.map((each) => each.run)
     : [run, ...runs.map((each) => each.run)];
   return (
-    <Select
+    <NativeSelect
       aria-label="Run"
       className={classes.runSwitch}
       data={names}
       value={run}
-      searchable={names.length > 8}
-      allowDeselect={false}
-      comboboxProps={{ width: 260, position: "bottom-start", transitionProps: { duration: 0 } }}
-      onChange={(next) => next && void navigate({ to: here, params: { run: next } })}
+      onChange={(event) => void navigate({ to: here, params: { run: event.currentTarget.value } })}
     />
   );
 }

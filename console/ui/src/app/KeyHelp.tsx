@@ -3,7 +3,6 @@ import classes from "./app.module.css";
 import type { Shortcut } from "./useShortcuts";
 
 interface KeyHelpProps {
-  isOpen: boolean;
   onClose: () => void;
   shortcuts: Shortcut[];
   isOn: boolean;
@@ -11,10 +10,10 @@ interface KeyHelpProps {
 }
 
 /** `?`: all keys, and the switch that turns single keys off. */
-export function KeyHelp({ isOpen, onClose, shortcuts, isOn, onWish }: KeyHelpProps) {
+export function KeyHelp({ onClose, shortcuts, isOn, onWish }: KeyHelpProps) {
   return (
     <Modal
-      opened={isOpen}
+      opened
       onClose={onClose}
       title="Keys"
       size={520}

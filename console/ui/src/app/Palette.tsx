@@ -21,10 +21,10 @@ export function find(items: PaletteItem[], query: string): PaletteItem[] {
 }
 
 /** Ctrl-K: go anywhere, do anything, by typing. */
-export function Palette({ isOpen, onClose, items }: { isOpen: boolean; onClose: () => void; items: PaletteItem[] }) {
+export function Palette({ onClose, items }: { onClose: () => void; items: PaletteItem[] }) {
   return (
     <Modal
-      opened={isOpen}
+      opened
       onClose={onClose}
       withCloseButton={false}
       title={null}

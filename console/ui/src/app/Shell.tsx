@@ -1,20 +1,23 @@
 import { Button } from "@mantine/core";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { feed } from "../api/events";
 import { useRuns } from "../runs/query";
 import { Icon } from "../ui/icons";
 import classes from "./app.module.css";
 import { Crumbs } from "./Crumbs";
-import { KeyHelp } from "./KeyHelp";
 import { LiveBadge } from "./LiveBadge";
 import { Nav, useNavRun } from "./Nav";
-import { Palette, type PaletteItem } from "./Palette";
+import type { PaletteItem } from "./Palette";
 import { SchemeToggle, useNextScheme } from "./SchemeToggle";
 import { RUN_SCREENS, TOP_SCREENS } from "./screens";
 import { UserMenu } from "./UserMenu";
 import { useFeed } from "./useFeed";
 import { type Shortcut, useShortcuts, useShortcutsWish } from "./useShortcuts";
+
+/** What opens on a key is not part of the first paint. */
+const Palette = lazy(async () => ({ default: (await import("./Palette")).Palette }));
+const KeyHelp = lazy(async () => ({ default: (await import("./KeyHelp")).KeyHelp }));
 
 /** Navigation, the live badge and the keys around every screen. */
 export function Shell() {
@@ -58,8 +61,10 @@ export function Shell() {
       <main id="main" className={classes.main} tabIndex={-1}>
         <Outlet />
       </main>
-      <Palette isOpen={open === "palette"} onClose={() => setOpen("")} items={items} />
-      <KeyHelp isOpen={open === "keys"} onClose={() => setOpen("")} shortcuts={shortcuts} isOn={isOn} onWish={wish} />
+      <Suspense>
+        {open === "palette" && <Palette onClose={() => setOpen("")} items={items} />}
+        {open === "keys" && <KeyHelp onClose={() => setOpen("")} shortcuts={shortcuts} isOn={isOn} onWish={wish} />}
+      </Suspense>
     </div>
   );
 }

@@ -13,10 +13,24 @@ const harbour: MantineColorsTuple = [
   "#0c3c52",
 ];
 
+/** Mantine's greys of the dark theme, in the blue of ours. */
+const slate: MantineColorsTuple = [
+  "#e4eaf0",
+  "#c3ced8",
+  "#a0aebb",
+  "#6d7c8a",
+  "#3a4754",
+  "#2b3640",
+  "#202932",
+  "#181f26",
+  "#11161b",
+  "#0d1115",
+];
+
 /** Dense, quiet, and with the shades that keep white text readable in both modes. */
 export const theme = createTheme({
   primaryColor: "harbour",
-  colors: { harbour },
+  colors: { harbour, dark: slate },
   primaryShade: { light: 8, dark: 8 },
   fontFamily: "var(--lm-sans)",
   fontFamilyMonospace: "var(--lm-mono)",
@@ -36,6 +50,7 @@ export const theme = createTheme({
     Button: { defaultProps: { size: "xs" } },
     TextInput: { defaultProps: { size: "xs" } },
     NumberInput: { defaultProps: { size: "xs" } },
+    NativeSelect: { defaultProps: { size: "xs" } },
     Select: { defaultProps: { size: "xs" } },
     Textarea: { defaultProps: { size: "xs" } },
     SegmentedControl: { defaultProps: { size: "xs" } },
@@ -59,6 +74,9 @@ export const variables: CSSVariablesResolver = () => {
     "--mantine-color-dimmed": "var(--lm-muted)",
     "--mantine-color-placeholder": "var(--lm-muted)",
     "--mantine-color-anchor": "var(--lm-accent)",
+    "--mantine-color-disabled": "var(--lm-sunken)",
+    "--mantine-color-disabled-color": "var(--lm-muted)",
+    "--mantine-color-disabled-border": "var(--lm-line)",
     "--mantine-color-error": "var(--lm-bad)",
     "--mantine-color-default-border": "var(--lm-line-strong)",
   };

@@ -11,10 +11,10 @@ const BAD_SHARE = 0.2;
 const shown = (value: number | null, format: (value: number) => string) => (value === null ? null : format(value));
 
 /** Splits "12.3 M" so that the unit is set apart. */
-function parts(text: string | null, unit = ""): { value: string | null; unit: string } {
-  if (text === null) return { value: null, unit };
-  const [value = text, prefix = ""] = text.split("\u202f");
-  return { value, unit: `${prefix}${unit ? `${prefix ? " " : ""}${unit}` : ""}` };
+function parts(text: string | null): { value: string | null; unit: string } {
+  if (text === null) return { value: null, unit: "" };
+  const at = text.search(/[^\d.,\u202f-]/);
+  return at < 0 ? { value: text, unit: "" } : { value: text.slice(0, at).trim(), unit: text.slice(at) };
 }
 
 function toneOfWait(share: number | null): "warn" | "bad" | undefined {
@@ -29,7 +29,7 @@ export function Figures({ view }: { view: View }) {
     <dl className={classes.figures}>
       <NumberWithAge label="Step" value={formatExact(view.acknowledged)} />
       <NumberWithAge label="Tokens" {...parts(shown(view.tokens, formatCount))} />
-      <NumberWithAge label="Rate" {...parts(shown(view.tokens_per_s, formatCount), "tokens/s")} window_s={window_s} />
+      <NumberWithAge label="Tokens / s" {...parts(shown(view.tokens_per_s, formatCount))} window_s={window_s} />
       <NumberWithAge label="Step time" {...parts(shown(view.step_s, formatSeconds))} window_s={window_s} />
       <NumberWithAge
         label="Data wait"

@@ -2,11 +2,11 @@ import { useMemo } from "react";
 import type { Model } from "../api/client";
 import { type Column, DataTable, formatExact, formatSeconds } from "../ui";
 import classes from "./overview.module.css";
+import { scaleOf, type WaitScale } from "./scale";
 import { SHOWN_STEPS } from "./waits";
 
 const WIDTH = 1200;
 const HEIGHT = 132;
-const SLOT = WIDTH / SHOWN_STEPS;
 
 interface StepWait {
   step: number;
@@ -25,15 +25,16 @@ function rowsOf(waits: Model<"StepWaits">): StepWait[] {
 /** How long ranks waited for each step: the longest wait as a bar, the mean as the part of it that is filled. */
 export function WaitChart({ waits }: { waits: Model<"StepWaits"> }) {
   const rows = useMemo(() => rowsOf(waits), [waits]);
-  const top = Math.max(1e-3, ...rows.map((row) => row.max ?? 0));
+  const scale = scaleOf(waits.step, waits.max_s, SHOWN_STEPS);
   const worst = rows.reduce<StepWait | null>((best, row) => ((row.max ?? -1) > (best?.max ?? -1) ? row : best), null);
-  const height = (value: number) => Math.max(1.5, (value / top) * (HEIGHT - 4));
-  const last = rows.at(-1)?.step ?? 0;
-  const says =
-    worst?.max != null ? `longest ${formatSeconds(worst.max)} at step ${formatExact(worst.step)}` : "no waits";
+  if (worst?.max == null) {
+    return <p className={classes.noWaits}>No rank has told yet how long it waited for a step.</p>;
+  }
+  const isCut = worst.max > scale.top;
+  const says = `longest ${formatSeconds(worst.max)} at step ${formatExact(worst.step)}${isCut ? ", cut off" : ""}`;
   return (
     <figure className={classes.waits}>
-      <span className={classes.waitsTop}>{formatSeconds(top)}</span>
+      <span className={classes.waitsTop}>{formatSeconds(scale.top)}</span>
       <svg
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         preserveAspectRatio="none"
@@ -41,41 +42,35 @@ export function WaitChart({ waits }: { waits: Model<"StepWaits"> }) {
         aria-label={`Data wait of the last ${rows.length} steps, ${says}`}
       >
         <line x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className={classes.axis} />
-        {rows.map((row) => {
-          const x = WIDTH - (last - row.step + 1) * SLOT;
-          if (row.max === null || x < 0) return null;
-          return (
-            <g key={row.step}>
-              <title>{`step ${formatExact(row.step)}: longest ${formatSeconds(row.max)}, mean ${formatSeconds(row.mean ?? 0)}`}</title>
-              <rect
-                x={x + 1.5}
-                width={SLOT - 3}
-                y={HEIGHT - height(row.max)}
-                height={height(row.max)}
-                className={classes.longest}
-              />
-              {row.mean !== null && (
-                <rect
-                  x={x + 1.5}
-                  width={SLOT - 3}
-                  y={HEIGHT - height(row.mean)}
-                  height={height(row.mean)}
-                  className={classes.mean}
-                />
-              )}
-            </g>
-          );
-        })}
+        {rows.map((row) => row.step >= scale.first && <Bar key={row.step} row={row} scale={scale} />)}
       </svg>
       <figcaption className={classes.waitsFoot}>
-        <span className="lm-num">{rows.length ? `step ${formatExact(Math.max(0, last - SHOWN_STEPS + 1))}` : ""}</span>
+        <span className="lm-num">step {formatExact(scale.first)}</span>
         <span className={classes.legend}>
           <i className={classes.swatchLongest} /> longest wait of a rank
           <i className={classes.swatchMean} /> mean of all ranks
+          <span className="lm-num">· {says}</span>
         </span>
-        <span className="lm-num">{rows.length ? `step ${formatExact(last)}` : ""}</span>
+        <span className="lm-num">step {formatExact(scale.first + scale.slots - 1)}</span>
       </figcaption>
     </figure>
+  );
+}
+
+function Bar({ row, scale }: { row: StepWait; scale: WaitScale }) {
+  if (row.max === null) return null;
+  const slot = WIDTH / scale.slots;
+  const x = (row.step - scale.first) * slot + slot * 0.15;
+  const height = (value: number) => Math.min(1, value / scale.top) * (HEIGHT - 6) + 1.5;
+  const [max, mean] = [height(row.max), row.mean === null ? 0 : height(row.mean)];
+  const says = `step ${formatExact(row.step)}: longest ${formatSeconds(row.max)}, mean ${formatSeconds(row.mean ?? 0)}`;
+  return (
+    <g>
+      <title>{says}</title>
+      <rect x={x} width={slot * 0.7} y={HEIGHT - max} height={max} className={classes.longest} />
+      <rect x={x} width={slot * 0.7} y={HEIGHT - mean} height={mean} className={classes.mean} />
+      {row.max > scale.top && <rect x={x} width={slot * 0.7} y={0} height={4} className={classes.cutOff} />}
+    </g>
   );
 }
 

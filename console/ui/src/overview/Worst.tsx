@@ -27,7 +27,9 @@ export function SlowestRanks({ view }: { view: View }) {
             <span className={classes.lineName}>rank {line.rank}</span>
             <StatusMark tone={toneOf(line.state)} word={line.state} />
             <span className={classes.lineNumber}>
-              {line.behind > 0 ? `${formatExact(line.behind)} steps behind` : "with the others"}
+              {line.behind > 0
+                ? `${formatExact(line.behind)} ${line.behind === 1 ? "step" : "steps"} behind`
+                : "with the others"}
               <span className="lm-muted">
                 {line.wait_s === null ? "wait not told" : `waits ${formatSeconds(line.wait_s)} a step`}, seen{" "}
                 {formatSeconds(Math.round(line.seen_s))} ago
@@ -119,7 +121,7 @@ export function Skew({ view }: { view: View }) {
   return (
     <Panel
       title="Skew"
-      aside={<span>largest over mean{view.window_s ? `, last ${formatSeconds(view.window_s)}` : ""}</span>}
+      aside={<span>largest over mean{view.window_s ? `, last ${formatSeconds(Math.round(view.window_s))}` : ""}</span>}
     >
       <dl className={classes.skew}>
         {KINDS.map(([key, name, what]) => {

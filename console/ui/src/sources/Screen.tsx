@@ -69,7 +69,9 @@ function Lead({ view }: { view: Model<"SourcesView"> }) {
         .map(([state, count]) => (
           <StatusMark key={state} tone={toneOf(state)} word={`${formatExact(count)} ${state}`} />
         ))}
-      <span>{view.window_s ? `rates over the last ${formatSeconds(view.window_s)}` : "no rate is known yet"}</span>
+      <span>
+        {view.window_s ? `rates over the last ${formatSeconds(Math.round(view.window_s))}` : "no rate is known yet"}
+      </span>
     </>
   );
 }

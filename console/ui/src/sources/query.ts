@@ -45,7 +45,7 @@ export function withRetired(
   source: string,
   isRetired: boolean,
 ): Model<"ScheduleSpec"> {
-  const others = (schedule.retired).filter((each) => each !== source);
+  const others = schedule.retired.filter((each) => each !== source);
   return { ...schedule, retired: isRetired ? [...others, source].sort() : others };
 }
 

@@ -18,7 +18,7 @@ interface NumberWithAgeProps {
 /** One number with its unit, the window it was taken over and how old it is. Never "N/A". */
 export function NumberWithAge({ label, value, unit, window_s, age_s, missing, tone }: NumberWithAgeProps) {
   const notes = [
-    window_s ? `over ${formatSeconds(window_s)}` : "",
+    window_s ? `over ${formatSeconds(window_s < 10 ? window_s : Math.round(window_s))}` : "",
     age_s != null && age_s >= 3 ? formatAge(age_s) : "",
   ].filter(Boolean);
   return (

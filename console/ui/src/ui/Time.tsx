@@ -15,7 +15,7 @@ export function Time({ at }: { at: number | null }) {
 
 /** A moment as an age, with both times on hover and for readers. */
 export function Ago({ at, now = Date.now() }: { at: number | null; now?: number }) {
-  if (at === null) return <span className="lm-muted">not kept</span>;
+  if (at === null) return <span className="lm-muted">age not kept</span>;
   const { local, utc } = formatTime(at);
   return (
     <time dateTime={new Date(at * 1000).toISOString()} title={`${local}\n${utc}`} className="lm-num">

@@ -31,7 +31,7 @@ export function formatSeconds(value: number): string {
   if (value === 0) return `0${SPACE}s`;
   if (value < 1e-3) return `${trim(value * 1e6, 0)}${SPACE}µs`;
   if (value < 1) return `${trim(value * 1e3, value < 0.1 ? 1 : 0)}${SPACE}ms`;
-  if (value < 60) return `${trim(value, value < 10 ? 2 : 1)}${SPACE}s`;
+  if (value < 60) return `${trim(value, Number.isInteger(value) ? 0 : value < 10 ? 2 : 1)}${SPACE}s`;
   const whole = Math.round(value);
   if (whole < 3600) return `${Math.floor(whole / 60)}${SPACE}min ${whole % 60}${SPACE}s`;
   if (whole < 86_400) return `${Math.floor(whole / 3600)}${SPACE}h ${Math.floor((whole % 3600) / 60)}${SPACE}min`;
