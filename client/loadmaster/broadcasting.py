@@ -74,6 +74,10 @@ class BroadcastFeed:
         """What joining found out, of this rank."""
         return self._feed.info
 
+    def source_names(self, num: int) -> list[str]:
+        """Names of the first `num` sources or more."""
+        return self._feed.source_names(num)
+
     def next_step(self) -> FeedItem | None:
         """The next step, on all ranks of the group together; None after the last one."""
         return self._hand_on() if self._is_source else self._take()

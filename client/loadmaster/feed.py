@@ -46,6 +46,10 @@ class BatchFeed(Protocol):
         """What joining found out: generation, first step, coordinates, source names, layout."""
         ...
 
+    def source_names(self, num: int) -> list[str]:
+        """Names of the first `num` sources or more: those that were added since joining are asked for."""
+        ...
+
     def next_step(self) -> FeedItem | None:
         """The next step; None after the last one, from then on."""
         ...

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from loadmaster_flight.wire.actions import Action
-from loadmaster_flight.wire.control import JoinReply, TicketReply, TicketRequest
+from loadmaster_flight.wire.control import JoinReply, StreamView, TicketReply, TicketRequest
 from loadmaster_flight.wire.errors import (
     DeadlineError,
     GoneError,
@@ -24,7 +24,7 @@ from loadmaster_flight.wire.errors import (
 )
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.frames import Frame, FrameFlag
-from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.http import PlannerClient, retrying
 from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.suspects import SuspectReporter
 from loadmaster_flight.wire.waiting import PLANNER_URL
@@ -53,6 +53,7 @@ class RemoteFeed:
         self._failure: LoadmasterError | None = None
         self._is_over, self._is_suspect = False, False
         self._info: JoinReply | None = None
+        self._source_names: list[str] = []
         self._run_name = options.run or ""
         self._waiting_for = "joining"
         self._position, self._skip = options.step, Skip.of(options.skip)
@@ -79,6 +80,22 @@ class RemoteFeed:
             if self._info is not None:
                 return self._info
             raise self._failure or self._too_late()
+
+    def source_names(self, num: int) -> list[str]:
+        """Names of the first `num` sources or more: the planner is asked where some were added since joining.
+
+        Raises:
+            LoadmasterError: It does not answer within `timeout_s`, or does not know them.
+        """
+        if num > len(self._source_names):
+            path = f"/runs/{self._run_name}/streams/{self._options.stream}"
+            view = retrying(
+                lambda: self._planner.get(path, StreamView), deadline_s=self._options.timeout_s, stop=self._stop
+            )
+            self._source_names = view.source_names
+        if num > len(self._source_names):
+            raise InternalError(f"run {self._run_name}: a batch has source {num - 1}, of {len(self._source_names)}")
+        return self._source_names
 
     def next_step(self) -> FeedItem | None:
         """The next step; None after the stream's last one.

@@ -171,10 +171,12 @@ class Stream:
 
     def _to_batch(self, feed: BatchFeed, item: FeedItem) -> Batch:
         info = feed.info
+        last = int(item.batch.column("doc_source").values.to_numpy(zero_copy_only=False).max(initial=0))
+        is_known = last < len(info.source_names)
         return to_batch(
             item.batch,
             step=item.step,
-            source_names=info.source_names,
+            source_names=info.source_names if is_known else feed.source_names(last + 1),
             num_rows=info.rows,
             framework=self._framework,
         )

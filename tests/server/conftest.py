@@ -28,10 +28,16 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
 
 @pytest.fixture
 def make_run() -> Callable[..., CreateRunRequest]:
-    """Requests for runs over synthetic sources `web` (share 0.75) and `code`."""
+    """Requests for runs over synthetic sources `web` (share 0.75) and `code`, and `names` without any share."""
 
-    def make(run: str = "run", *, source: dict[str, Any] | None = None, **spec: Any) -> CreateRunRequest:
-        sources = {n: {"uri": f"{n}.jsonl", "transform": {"text": "text"}, **(source or {})} for n in ("web", "code")}
+    def make(
+        run: str = "run",
+        *,
+        source: dict[str, Any] | None = None,
+        names: tuple[str, ...] = ("web", "code"),
+        **spec: Any,
+    ) -> CreateRunRequest:
+        sources = {n: {"uri": f"{n}.jsonl", "transform": {"text": "text"}, **(source or {})} for n in names}
         tree: dict[str, Any] = {
             "run": run,
             "sources": sources,

@@ -93,18 +93,22 @@ class Editor:
         return [(row["author"], row["action"], row["revision"]) for row in reversed(self.audit_rows())]
 
 
-def reference(spec: RunSpec, last: int, revisions: Sequence[tuple[int, ScheduleSpec]] = ()) -> list[StepPlan]:
+def reference(
+    spec: RunSpec, last: int, revisions: Sequence[tuple[int, ScheduleSpec]] = (), *, grown: RunSpec | None = None
+) -> list[StepPlan]:
     """Steps [0, last) of train on one rank over synthetic rows, planned at one go.
 
     Args:
         revisions: First step and schedule of revisions 1, 2, ..., in ascending steps.
+        grown: The spec with the sources that the first of them adds.
     """
     planner = StreamPlanner(spec, "train", [LANES] * len(spec.sources), {"pp": 1, "dp": 1, "cp": 1, "tp": 1})
     plans: list[StepPlan] = []
     while planner.step < last:
         number = sum(step <= planner.step for step, _ in revisions)
         if number != planner.revision:
-            planner.follow(revised(spec, revisions[number - 1][1]), number)
+            after = revised(grown or spec, revisions[number - 1][1])
+            planner.follow(after, number, [LANES] * len(after.sources))
         try:
             plans.append(planner.plan_next())
         except NeedMetadata as need:

@@ -41,6 +41,7 @@ from .showing import show
 from .window import Window
 
 TOKEN_BYTES = 4
+LookAgain = Callable[[], tuple[RunSpec, list[SourceManifest]]]
 LOG = logging.getLogger(__name__)
 
 
@@ -53,10 +54,12 @@ class LoaderEngine:
     Args:
         run: The frozen spec; budgets.window_bytes and budgets.shuffle_bytes bound what is kept.
         manifests: One per source, in ordinal order.
-        look_again: The run as it is now, when a source is asked for that is not known; None: there are no others.
         cache_dir: Where blocks of slow files are kept; None: nowhere.
         workers: Threads that transform and decode; 0: one a core.
         crashes: Notes which media are open, so that none can end two processes; None: nobody does.
+
+    Attributes:
+        look_again: The run as it is now, for when a source is asked for that is not known; None: there are no others.
     """
 
     def __init__(
@@ -67,7 +70,6 @@ class LoaderEngine:
         cache_dir: Path | None,
         workers: int = 0,
         crashes: CrashRecord | None = None,
-        look_again: Callable[[], tuple[RunSpec, list[SourceManifest]]] | None = None,
     ) -> None:
         num_workers = workers or os.cpu_count() or 1
         self._run, self._manifests, self._crashes = run, list(manifests), crashes
@@ -84,7 +86,8 @@ class LoaderEngine:
         )
         self._reporter = SourceReporter(run.run)
         self._media = MediaLoader(source_of=self._source, submit=self._measurer.submit, budget_bytes=decoded_bytes)
-        self._look_again, self._growing = look_again, threading.Lock()
+        self.look_again: LookAgain | None = None
+        self._growing = threading.Lock()
         self._open_locks = [threading.Lock() for _ in manifests]
         self._opened: dict[int, OpenedSource] = {}
         self._ahead: dict[tuple[int, int], Future[Walk]] = {}
@@ -238,8 +241,8 @@ class LoaderEngine:
             self._manifests += more
 
     def _source(self, ordinal: int) -> OpenedSource:
-        if ordinal >= len(self._manifests) and self._look_again is not None:
-            self.add_sources(*self._look_again())
+        if ordinal >= len(self._manifests) and self.look_again is not None:
+            self.add_sources(*self.look_again())
         if not 0 <= ordinal < len(self._manifests):
             raise BadRequestError(f"source must be in [0, {len(self._manifests)}), got {ordinal}")
         with self._open_locks[ordinal]:

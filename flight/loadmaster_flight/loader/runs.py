@@ -20,8 +20,7 @@ FETCH_DEADLINE_S = 10.0
 IDLE_S = 30.0
 """A run without lease is kept this long after its last call: leases come a heartbeat later than tickets."""
 
-LookAgain = Callable[[], tuple[RunSpec, list[SourceManifest]]]
-OpenEngine = Callable[[RunSpec, list[SourceManifest], LookAgain], LoaderEngine]
+OpenEngine = Callable[[RunSpec, list[SourceManifest]], LoaderEngine]
 
 
 class OpenRun:
@@ -120,7 +119,9 @@ class OpenRuns:
         return self._taken(run)
 
     def _open(self, run: str) -> LoaderEngine:
-        return self._open_engine(*self._definition(run), partial(self._definition, run))
+        engine = self._open_engine(*self._definition(run))
+        engine.look_again = partial(self._definition, run)
+        return engine
 
     def _definition(self, run: str) -> tuple[RunSpec, list[SourceManifest]]:
         planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)

@@ -8,6 +8,7 @@ Paths, all below /api/v1:
     GET  /actors                                  ActorView of each process that has not been given up
     POST /runs                                    CreateRunRequest -> RunView (same spec and manifests: idempotent)
     GET  /runs, /runs/{run}                       RunView
+    POST /runs/{run}/sources                      AddSourceRequest -> SourceView: for revisions to name
     GET  /runs/{run}/generations                  GenerationView of each, by stream: forks name their parent
     GET  /runs/{run}/definition                   CreateRunRequest: the frozen spec and manifests
     POST /runs/{run}/resume                       RunView: let what is paused or failed go on
@@ -238,6 +239,16 @@ class CreateRunRequest:
 
     spec: dict[str, Any]
     manifests: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSourceRequest:
+    """`source` is the entry of `sources` in a run spec as a plain tree; `manifest` what was found there, frozen. The
+    ordinal in it does not matter."""
+
+    name: str
+    source: dict[str, Any]
+    manifest: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,10 @@ class EmbeddedFeed:
     def info(self) -> JoinReply:
         return self._info
 
+    def source_names(self, num: int) -> list[str]:
+        """Names of all sources."""
+        return self._run.spec.source_names
+
     def next_step(self) -> FeedItem | None:
         require_fetching(self._info)
         plan = self._plan_served()

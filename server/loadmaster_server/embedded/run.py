@@ -5,7 +5,7 @@ It calls the same planning, loading and assembly that the services call, directl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +54,21 @@ class EmbeddedRun:
         self._dp_ranks = set(range(sizes.get("dp", 1)) if dp_ranks is None else dp_ranks)
         notes = None if cache_dir is None or spec.media is None else cache_dir / "crashes"
         self._crashes = None if notes is None else CrashRecord(notes)
+        self._manifests = manifests
         self._engine = LoaderEngine(spec, manifests, cache_dir=cache_dir, workers=workers, crashes=self._crashes)
+
+    def follow(self, spec: RunSpec, revision: int, added: Sequence[SourceManifest] = ()) -> None:
+        """Go on under another revision from the next step on: see `StreamPlanner.follow`.
+
+        Args:
+            spec: With that revision's schedule (`revised`), and behind the others the sources that come with it.
+            added: Their manifests, in the same order.
+        """
+        manifests = [*self._manifests, *added]
+        if added:
+            self._engine.add_sources(spec, manifests)
+        self.planner.follow(spec, revision, [manifest.lanes for manifest in manifests])
+        self.spec, self._manifests = spec, manifests
 
     def plan_next(self) -> StepPlan | None:
         """Plan the next step, measuring what that takes; None after the stream's last step."""

@@ -213,8 +213,11 @@ class _PieceViews:
         )
 
     def _credit(self, step: int, source: int) -> int | None:
+        """None where it is not known; a source that was added later had none."""
         credits = self._credits.get(step)
-        return credits[source] if credits is not None and source < len(credits) else None
+        if not credits:
+            return None
+        return credits[source] if source < len(credits) else 0
 
 
 def _slots(bin_N: np.ndarray) -> np.ndarray:

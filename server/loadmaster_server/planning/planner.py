@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -99,16 +99,33 @@ class StreamPlanner:
         """The revision that the next step is planned under."""
         return self._revision
 
-    def follow(self, spec: RunSpec, revision: int) -> None:
+    def follow(self, spec: RunSpec, revision: int, lanes: list[int] | None = None) -> None:
         """Plan the next steps under another revision. What is planned, drawn or queued stays as it is.
 
         Args:
-            spec: The run's spec with that revision's schedule: see `revised`.
+            spec: The run's spec with that revision's schedule: see `revised`. It may have more sources, behind the
+                others: from the next step on they are there, from their first row on and with credit 0.
+            lanes: Number of lanes of each source; None: there are no more than before.
 
         Raises:
             MeshError: Its steps cannot be dealt to the mesh; names the numbers.
+            BadRequestError: Sources are missing, or have other lanes.
         """
-        self._rules, self._revision, self._num_attempts = self.check(spec), revision, 0
+        rules, before = self.check(spec), self._lanes
+        lanes = before if lanes is None else lanes
+        if len(lanes) != len(rules.sources) or lanes[: len(before)] != before:
+            rule = f"lanes must have one entry for each of {len(rules.sources)} sources and begin with {before}"
+            raise BadRequestError(f"{rule}, got {lanes}")
+        self._rules, self._revision, self._num_attempts = rules, revision, 0
+        if len(lanes) > len(before):
+            self._grow(lanes)
+
+    def _grow(self, lanes: list[int]) -> None:
+        num = len(self._lanes)
+        self._state, self._lanes = self._state.grown(lanes[num:]), lanes
+        sources = list(zip(self._rules.sources, self._state.sources, strict=True))[num:]
+        self._feeds += [SourceFeed(num + i, source, at) for i, (source, at) in enumerate(sources)]
+        self._placer = replace(self._placer, source_names=tuple(source.name for source in self._rules.sources))
 
     def check(self, spec: RunSpec) -> StreamRules:
         """The rules of a spec with another schedule, which the mesh must fit.

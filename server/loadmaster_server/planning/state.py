@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,17 @@ class PlannerState:
             placed_tokens_S=(0,) * len(lanes),
             sources=tuple(SourceState.start(num) for num in lanes),
             queue=PieceTable.empty(),
+        )
+
+    def grown(self, lanes: list[int]) -> PlannerState:
+        """The same with more sources, which have the number of `lanes`: nothing of them is drawn, their credit is 0."""
+        more = tuple(SourceState.start(num) for num in lanes)
+        zeros = (0,) * len(lanes)
+        return replace(
+            self,
+            credit_S=self.credit_S + zeros,
+            placed_tokens_S=self.placed_tokens_S + zeros,
+            sources=self.sources + more,
         )
 
     def to_bytes(self) -> bytes:

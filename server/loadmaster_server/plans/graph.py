@@ -47,6 +47,7 @@ class GraphService:
         record = next(iter(self._store.plans.read(span.key, step, step + 1)), None) if span else None
         if newest is None or span is None or record is None:
             raise NotFoundError(f"step {step} of {key} is not planned")
+        definition = definition.first(len(record.summary["source_tokens"]))
         drawing = Drawing(definition, span, record, self._owners(definition), self._constructors(newest))
         return StepGraph(
             run=key.run,

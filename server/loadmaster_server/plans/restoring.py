@@ -90,7 +90,8 @@ def _from_checkpoint(store: Store, generation: GenerationRecord, spans: list[Spa
     found = (store.plans.checkpoint(span.key, span.last) for span in spans)
     best = next((checkpoint for checkpoint in found if checkpoint is not None), None)
     state = PlannerState.from_bytes(best[1]) if best else None
-    return StreamPlanner(definition.spec, generation.key.stream, definition.lanes, generation.mesh, state=state)
+    known = definition.first(len(state.sources) if state else definition.num_created)
+    return StreamPlanner(known.spec, generation.key.stream, known.lanes, generation.mesh, state=state)
 
 
 def _known_verdicts(store: Store, key: StreamKey) -> KnownVerdicts:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from loadmaster_flight.spec import RunSpec, ScheduleSpec, revised, schedule_faults
+from loadmaster_flight.spec import ScheduleSpec, revised, schedule_faults
 from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import SpecError
 
 from ..planning.planner import StreamPlanner
-from ..store import GenerationKey, StepMembership, Store
+from ..store import Definition, GenerationKey, StepMembership, Store, Timeline
 
 
 class Revisions:
@@ -20,7 +20,6 @@ class Revisions:
 
     def __init__(self, store: Store, key: GenerationKey) -> None:
         self._store, self._run, self._is_train = store, key.run, key.stream == TRAIN
-        self._spec = store.runs.definition(key.run).spec
 
     def follow_logged(self, planner: StreamPlanner, logged: StepMembership | None) -> None:
         """Before a step is planned again: under the revision that the log has it under, whatever came after."""
@@ -38,17 +37,23 @@ class Revisions:
             return
 
         def check(schedule: ScheduleSpec, step: int) -> None:
-            if faults := list(schedule_faults(self._spec, schedule, step)):
+            spec = self._store.runs.definition(self._run).spec
+            if faults := list(schedule_faults(spec, schedule, step)):
                 raise SpecError(f"schedule: {'; '.join(faults)}")
-            planner.check(self._revised(schedule))
+            planner.check(revised(spec, schedule))
 
         self._store.schedules.activate_due(self._run, planner.step, check)
         self._to(planner, self._store.schedules.timeline(self._run).at(planner.step).number)
 
     def _to(self, planner: StreamPlanner, number: int) -> None:
         if planner.revision != number:
-            schedule = self._store.schedules.timeline(self._run).revisions[number].schedule
-            planner.follow(self._revised(schedule), number)
+            timeline = self._store.schedules.timeline(self._run)
+            known = known_at(self._store.runs.definition(self._run), timeline, number)
+            planner.follow(revised(known.spec, timeline.revisions[number].schedule), number, known.lanes)
 
-    def _revised(self, schedule: ScheduleSpec) -> RunSpec:
-        return revised(self._spec, schedule)
+
+def known_at(definition: Definition, timeline: Timeline, number: int) -> Definition:
+    """The run as a revision has it: a source that was added is there once it, or one added later, was named."""
+    named = timeline.named_until(number)
+    last = max(i for i, name in enumerate(definition.spec.source_names) if i < definition.num_created or name in named)
+    return definition.first(last + 1)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from loadmaster_flight.wire.control import (
+    AddSourceRequest,
     CreateRunRequest,
     GenerationView,
     JoinReply,
@@ -59,6 +60,11 @@ def _add_runs(router: APIRouter, runs: RunService) -> None:
     def read_sources(run: str) -> list[SourceView]:
         """The sources of a run, with the counts that are known by now."""
         return runs.sources(run)
+
+    @router.post("/runs/{run}/sources", status_code=201)
+    def add_source(who: AsPublisher, run: str, request: AddSourceRequest) -> SourceView:
+        """Freeze another source, for revisions to name. The same again: the same answer."""
+        return runs.add_source(run, request, who.name)
 
     @router.get("/runs/{run}/generations", dependencies=READS)
     def read_generations(run: str) -> list[GenerationView]:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.control import (
+    AddSourceRequest,
     CreateRunRequest,
     GenerationView,
     LeftOutView,
@@ -36,6 +37,7 @@ from ..store import (
     VerdictKind,
     VerdictRecord,
 )
+from .adding import check_same_source, checked_source, with_source
 from .comparison import name_differences
 from .mesh import check_spec
 from .presence import RankWatch
@@ -83,11 +85,30 @@ class RunService:
         definition = _parse(request)
         run = definition.spec.run
         if not self._store.runs.create(definition):
-            _check_same(self._store.runs.definition(run), definition)
+            known = self._store.runs.definition(run)
+            _check_same(known.first(known.num_created), definition)
             self._store.runs.activate(run)
         self._store.bulletin.post(ACTORS)
         self._on_create(definition.spec)
         return self.view(run)
+
+    def add_source(self, run: str, request: AddSourceRequest, author: str) -> SourceView:
+        """Freeze another source of a run. Loaders open it; the first revision that names it has it drawn from.
+
+        Raises:
+            SpecError: The run cannot have it; names the field.
+            BadRequestError: The manifest is not of this source.
+            ConflictError: The run has another source of that name.
+        """
+        definition = self._store.runs.definition(run)
+        if request.name not in definition.spec.sources:
+            manifest = checked_source(definition, request)
+            tree = with_source(definition, request).to_tree()["sources"][request.name]
+            self._store.runs.add_source(run, request.name, tree, manifest, by=author)
+            self._store.bulletin.post(ACTORS)
+        else:
+            check_same_source(definition, request)
+        return next(view for view in self.sources(run) if view.source == request.name)
 
     def definition(self, run: str) -> CreateRunRequest:
         """The frozen spec and manifests."""
@@ -186,9 +207,12 @@ class RunService:
         summary: dict[str, Any] | None = None
         if generation is not None and generation.bound > 0:
             summary = self._store.plans.lineage_summary(generation, generation.bound - 1)
+        num = len(spec.source_names)
         if summary is None:
-            return [0] * len(spec.source_names), _shares_at_start(spec, stream)
-        return list(summary["total_tokens"]), [weight / (1 << 30) for weight in summary["weights"]]
+            return [0] * num, _shares_at_start(spec, stream)
+        tokens, weights = summary["total_tokens"], [weight / (1 << 30) for weight in summary["weights"]]
+        later = num - len(tokens)  # sources that were added since then
+        return [*tokens, *[0] * later], [*weights, *[0.0] * later]
 
 
 def _state_of(generation: GenerationRecord) -> str:

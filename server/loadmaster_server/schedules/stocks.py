@@ -28,7 +28,7 @@ def known_before(store: Store, spec: RunSpec, timeline: Timeline, step: int) -> 
     newest = store.generations.newest(StreamKey(run=spec.run, stream=TRAIN))
     first = min(step, newest.planned) if newest else 0
     summary = store.plans.lineage_summary(newest, first - 1) if newest and first else None
-    placed_S = summary["total_tokens"] if summary else [0] * len(spec.source_names)
+    placed_S = _padded(summary["total_tokens"] if summary else [], len(spec.source_names))
     fill = 1.0
     if summary:
         batch = revised(spec, timeline.at(first - 1).schedule).batch
@@ -36,10 +36,15 @@ def known_before(store: Store, spec: RunSpec, timeline: Timeline, step: int) -> 
     states = _states(store, newest)
     rules = rules_of(spec, TRAIN).sources
     stocks = [
-        _stock(rule, counts, states[s] if states else None, placed)
+        _stock(rule, counts, states[s] if s < len(states) else None, placed)
         for s, (rule, counts, placed) in enumerate(zip(rules, store.runs.counts(spec.run), placed_S, strict=True))
     ]
     return Known(first=first, stocks=stocks, fill=fill)
+
+
+def _padded(placed_S: list[int], num: int) -> list[int]:
+    """Nothing is placed yet of sources that were added since."""
+    return [*placed_S, *[0] * (num - len(placed_S))]
 
 
 def _states(store: Store, newest: GenerationRecord | None) -> tuple[SourceState, ...]:

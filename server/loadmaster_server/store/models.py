@@ -80,13 +80,14 @@ class StreamRow(Base):
 
 class SourceRow(Base):
     """A frozen source of a run. Counts are null until they are learned: `num_rows` from footers, those of an epoch
-    when one was planned to its end."""
+    when one was planned to its end. `spec`: of a source that was added later; null: the run's spec has it."""
 
     __tablename__ = "sources"
     run: Mapped[str] = mapped_column(NAME, _of_run(), primary_key=True)
     ordinal: Mapped[int] = mapped_column(Integer, primary_key=True)
     name: Mapped[str] = mapped_column(NAME)
     manifest: Mapped[dict[str, Any]] = mapped_column(JSON)
+    spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     num_rows: Mapped[int | None] = mapped_column(BigInteger)
     epoch_rows: Mapped[int | None] = mapped_column(BigInteger)
     epoch_samples: Mapped[int | None] = mapped_column(BigInteger)

@@ -43,10 +43,30 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What was frozen when a run was created."""
+    """What is frozen of a run: when it was created, and of each source that was added since.
+
+    Attributes:
+        spec: With all sources; those that were added come last, in the order in which they came.
+        manifests: One a source, in ordinal order.
+        num_added: How many of them were added.
+    """
 
     spec: RunSpec
     manifests: tuple[SourceManifest, ...]
+    num_added: int = 0
+
+    @property
+    def num_created(self) -> int:
+        """Sources that the run was created with."""
+        return len(self.manifests) - self.num_added
+
+    def first(self, num: int) -> Definition:
+        """The same with the first `num` sources, which are at least those that the run was created with."""
+        if num == len(self.manifests):
+            return self
+        sources = {name: self.spec.sources[name] for name in self.spec.source_names[:num]}
+        spec = self.spec.model_copy(update={"sources": sources})
+        return Definition(spec=spec, manifests=self.manifests[:num], num_added=num - self.num_created)
 
     @property
     def lanes(self) -> list[int]:

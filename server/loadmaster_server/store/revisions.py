@@ -28,6 +28,7 @@ class Action(StrEnum):
     RETIMED = "retimed"
     CANCELLED = "cancelled"
     RESUMED = "resumed"
+    SOURCE_ADDED = "source_added"
 
 
 class ScheduledState(StrEnum):
@@ -70,6 +71,11 @@ class Timeline:
     def at(self, step: int) -> RevisionRecord:
         """The revision in force at a step."""
         return next(revision for revision in reversed(self.revisions) if revision.from_step <= step)
+
+    def named_until(self, number: int) -> set[str]:
+        """Sources that revision `number` or one before it names."""
+        revisions = self.revisions[: number + 1]
+        return {name for revision in revisions for name in (*revision.schedule.weights, *revision.schedule.retired)}
 
     def stretches(self) -> list[tuple[int, RevisionRecord]]:
         """First step and revision of each stretch of steps under one revision, in order of steps."""

@@ -5,22 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
-from loadmaster_flight.wire.errors import NotFoundError
+from loadmaster_flight.wire.errors import ConflictError, NotFoundError
 
+from .audit import note
 from .database import Database
 from .models import GenerationRow, RevisionRow, RunRow, SourceRow, StreamRow
 from .records import Definition, GenerationState, SourceCounts
+from .revisions import Action
 
 LIVE = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
 
 class RunRepository:
-    """Reads and writes runs. Definitions are frozen, so each is read from SQL once."""
+    """Reads and writes runs. Definitions only ever grow, and only here, so each is read from SQL once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,6 +41,22 @@ class RunRepository:
             _add_parts(session, definition)
         return True
 
+    def add_source(self, run: str, name: str, spec: dict[str, Any], manifest: SourceManifest, *, by: str) -> None:
+        """Freeze another source of a run, under the next ordinal, which its manifest must have.
+
+        Raises:
+            ConflictError: Another source was added meanwhile.
+        """
+        with self._database.writing() as session:
+            session.get(RunRow, run, with_for_update=True)
+            num = session.scalar(select(func.count()).select_from(SourceRow).where(SourceRow.run == run))
+            if manifest.ordinal != num:
+                raise ConflictError(f"run {run!r} has {num} sources now, not {manifest.ordinal}: try again")
+            tree, rows = manifest.model_dump(mode="json"), _known_rows(manifest)
+            session.add(SourceRow(run=run, ordinal=num, name=name, manifest=tree, spec=spec, num_rows=rows))
+            note(session, author=by, action=Action.SOURCE_ADDED, run=run, revision=None, message=name, ordinal=num)
+        self._know(run, self._read_definition(run))
+
     def definition(self, run: str) -> Definition:
         """The frozen spec and manifests of a run.
 
@@ -47,10 +66,16 @@ class RunRepository:
         with self._lock:
             known = self._definitions.get(run)
         if known is None:
-            known = self._read_definition(run)
-            with self._lock:
-                self._definitions[run] = known
+            known = self._know(run, self._read_definition(run))
         return known
+
+    def _know(self, run: str, found: Definition) -> Definition:
+        """Keep a definition; one that was read before a source was added gives way."""
+        with self._lock:
+            known = self._definitions.get(run)
+            if known is None or len(known.manifests) <= len(found.manifests):
+                self._definitions[run] = known = found
+            return known
 
     def names(self) -> list[str]:
         """All runs, by name."""
@@ -98,12 +123,13 @@ class RunRepository:
     def _read_definition(self, run: str) -> Definition:
         with self._database.reading() as session:
             row = session.get(RunRow, run)
-            statement = select(SourceRow.manifest).where(SourceRow.run == run).order_by(SourceRow.ordinal)
-            manifests = list(session.scalars(statement))
+            sources = list(session.scalars(select(SourceRow).where(SourceRow.run == run).order_by(SourceRow.ordinal)))
         if row is None:
             raise NotFoundError(f"there is no run {run!r}")
-        frozen = tuple(SourceManifest.model_validate(manifest) for manifest in manifests)
-        return Definition(spec=RunSpec.model_validate(row.spec), manifests=frozen)
+        frozen = tuple(SourceManifest.model_validate(source.manifest) for source in sources)
+        added = {source.name: source.spec for source in sources if source.spec is not None}
+        tree = row.spec | {"sources": row.spec["sources"] | added}
+        return Definition(spec=RunSpec.model_validate(tree), manifests=frozen, num_added=len(added))
 
 
 def _tree(definition: Definition) -> dict[str, object]:
