@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
@@ -13,6 +14,7 @@ from .caller import caller_of
 from .principal import ANONYMOUS, Principal
 from .service import AccessService
 
+LOG = logging.getLogger(__name__)
 Answer = Callable[[Request, Exception], Awaitable[Response]]
 ASKS_WHO = "read_session"
 """Nobody is refused anything who asks whether they are signed in."""
@@ -25,7 +27,10 @@ def add_refusal_handlers(app: FastAPI, access: AccessService, answer: Answer) ->
         assert isinstance(error, LoadmasterError)
         caller = caller_of(request)
         if not (caller.route == ASKS_WHO and caller.is_unnamed):
-            await run_in_threadpool(_note, access, request, error)
+            try:
+                await run_in_threadpool(_note, access, request, error)
+            except LoadmasterError as trouble:  # a store that is away must not hide the refusal
+                LOG.warning("%s was refused, which cannot be written down: %s", caller.target, trouble)
         response = await answer(request, error)
         if isinstance(error, UnauthenticatedError):
             response.headers["www-authenticate"] = "Bearer"
