@@ -18,6 +18,7 @@ ABOUT = {
     "constructor": "run a Data Constructor",
     "create": "create a run at a planner that runs already",
     "diff": "tell where two runs part",
+    "export": "write steps of a run as MDS or Megatron files",
     "explain": "tell what a step holds, or where a sample went, and why",
     "fetch": "read batches of a run from the shell",
     "init": "write a starter spec for a folder of data",

@@ -18,6 +18,7 @@ from loadmaster_flight.spec import Knot, Ramp, RunSpec, load_run_spec
 from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError
 from loadmaster_server.planning.simulation import Against, Lengths, Mesh, SimulatedStep, Stepper
 
+from .axes import mesh_sizes
 from .check import TABLE_WIDTH
 from .failures import failing_cleanly, with_lines
 from .opening import freeze_all, source_bars
@@ -26,7 +27,6 @@ from .simulated_run import SimulatedRun
 from .simulation_plot import check_plot, plot_run
 from .simulation_tables import run_tables
 
-AXES = ("pp", "dp", "cp", "tp")
 SUSTAINED_FLOPS = 4e14
 
 
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="loadmaster simulate", description=__doc__, formatter_class=formatter)
     parser.add_argument("run", metavar="RUN.yaml", help="the run spec")
-    parser.add_argument("--mesh", type=_mesh, required=True, metavar="dp=512,pp=4", help="axes, slowest first")
+    parser.add_argument("--mesh", type=mesh_sizes, required=True, metavar="dp=512,pp=4", help="axes, slowest first")
     parser.add_argument("--steps", type=_positive, default=50, help="steps to plan (default 50)")
     parser.add_argument("--microbatches", type=_positive, metavar="G", help="of a step, instead of the spec's")
     parser.add_argument("--seq-len", type=_positive, metavar="C", help="instead of the spec's")
@@ -75,17 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the tables")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the steps; needs matplotlib")
     return parser
-
-
-def _mesh(text: str) -> dict[str, int]:
-    """dp=512,pp=4"""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        axis, _, size = part.partition("=")
-        if axis not in AXES or axis in sizes or not size.isdecimal() or int(size) < 1:
-            raise argparse.ArgumentTypeError(f"must be axis=size of {', '.join(AXES)}, each once, got {part!r}")
-        sizes[axis] = int(size)
-    return sizes
 
 
 def _positive(text: str) -> int:
