@@ -145,7 +145,7 @@ def test_assignments_when_two_constructors_then_contiguous_blocks_with_routes(
 ) -> None:
     cluster.client.post("/runs", make_run(), RunView)
     loader = cluster.loader()
-    constructors = [cluster.constructor(port) for port in (9001, 9002)]
+    constructors = [cluster.constructor() for _ in range(2)]
     cluster.open(8, mesh={"dp": 4, "tp": 2})
     wait_for(lambda: all(c.assignments and c.assignments[0].loaders for c in constructors), what="assignments")
     first, second = (c.assignments[0] for c in constructors)
@@ -159,7 +159,7 @@ def test_assignments_when_two_constructors_then_contiguous_blocks_with_routes(
 
 def test_assignments_when_a_constructor_dies_then_its_ranks_move(cluster: Cluster, make_run: MakeRun) -> None:
     cluster.client.post("/runs", make_run(), RunView)
-    stays, dies = cluster.constructor(9001), cluster.constructor(9002)
+    stays, dies = cluster.constructor(), cluster.constructor()
     cluster.open(2)
     wait_for(lambda: dies.assignments, what="an assignment")
     dies.kill()

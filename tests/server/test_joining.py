@@ -258,7 +258,7 @@ def test_ticket_when_no_constructor_is_there_then_not_ready(cluster: Cluster) ->
 
 
 def test_ticket_then_signed_for_the_window_and_the_constructor_of_the_rank(cluster: Cluster) -> None:
-    constructors = [cluster.constructor(port) for port in (9001, 9002)]
+    constructors = [cluster.constructor() for _ in range(2)]
     cluster.open(4)
     reply = retrying(lambda: _ticket(cluster, rank=3, first_step=5), deadline_s=DEADLINE_S)
     ticket = verify_as(RankTicket, bytes.fromhex(reply.ticket_hex), cluster.server.planner.store.ticket_key)
@@ -268,7 +268,7 @@ def test_ticket_then_signed_for_the_window_and_the_constructor_of_the_rank(clust
 
 
 def test_ticket_when_its_constructor_dies_then_the_next_one_names_another(cluster: Cluster) -> None:
-    stays, dies = cluster.constructor(9001), cluster.constructor(9002)
+    stays, dies = cluster.constructor(), cluster.constructor()
     cluster.open(2)
     wait_for(lambda: dies.assignments, what="an assignment")
     assert _ticket(cluster, rank=1).address == dies.address

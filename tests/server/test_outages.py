@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -43,13 +42,6 @@ def cuttable(
         yield make_cluster(planner_lease_s=LEASE_S, database_url=url), proxy
 
 
-@pytest.fixture
-def listening() -> Iterator[int]:
-    """A port that does not refuse: who is said to be there lives."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
-
-
 @contextmanager
 def _cut(cluster: Cluster, proxy: SeveringProxy | None) -> Iterator[None]:
     """All connections are lost, and new ones refused; on SQLite, somebody has the file locked."""
@@ -78,12 +70,12 @@ def _is_refused(cluster: Cluster) -> UnavailableError | None:
 
 
 def test_planner_when_its_database_is_cut_off_then_503_with_the_reason_and_it_goes_on_where_it_was(
-    cuttable: tuple[Cluster, SeveringProxy | None], make_run: MakeRun, listening: int
+    cuttable: tuple[Cluster, SeveringProxy | None], make_run: MakeRun
 ) -> None:
     cluster, proxy = cuttable
     cluster.client.post("/runs", make_run(), RunView)
     cluster.loader()
-    constructor = cluster.constructor(listening)
+    constructor = cluster.constructor()
     cluster.open(1)
     cluster.planned(12)
     cluster.planned(4, bind=1)

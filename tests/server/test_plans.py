@@ -207,7 +207,7 @@ def test_stream_when_all_is_acknowledged_then_ended(start: Callable[..., Cluster
 
 def test_acknowledged_when_one_constructor_is_silent_then_the_least_counts(start: Callable[..., Cluster]) -> None:
     cluster = start(2)
-    quick, slow = cluster.constructor(9001), cluster.constructor(9002)
+    quick, slow = cluster.constructor(), cluster.constructor()
     cluster.planned(4)
     cluster.plans(0, 4, bind=1)
     wait_for(lambda: [[a.ranks for a in c.assignments] for c in (quick, slow)] == [[[0]], [[1]]], what="assignments")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from loadmaster_flight.wire.control import (
     Lease,
     RankReport,
     Role,
+    SourceReport,
     StreamProgress,
 )
 from loadmaster_flight.wire.errors import ForbiddenError
@@ -96,6 +98,7 @@ class FakeLoader:
     leases: list[Lease] = field(default_factory=list)
     released: list[StreamProgress] = field(default_factory=list)
     is_warm: bool = True
+    sources: list[SourceReport] = field(default_factory=list)
     service: FlightService = field(init=False)
     link: ActorLink = field(init=False)
 
@@ -114,7 +117,8 @@ class FakeLoader:
         self.leases, self.released = desired.leases, desired.released
 
     def _report(self) -> ActorReport:
-        return ActorReport(warm=[lease for lease in self.leases if lease.is_standby] if self.is_warm else [])
+        warm = [lease for lease in self.leases if lease.is_standby] if self.is_warm else []
+        return ActorReport(warm=warm, sources=self.sources)
 
     def measure(self, ticket: MeasureTicket) -> pa.Table:
         """Rows of the ticket's lanes; refuses lanes of partitions that it does not own."""
@@ -160,17 +164,20 @@ class _MeasureService(FlightService):
 
 @dataclass(slots=True)
 class FakeConstructor:
-    """Holds dp ranks and acknowledges for them what the test tells it to."""
+    """Holds dp ranks and acknowledges for them what the test tells it to. Its port takes connections, and is silent."""
 
     planner_url: str
-    address: str
     assignments: list[Assignment] = field(default_factory=list)
     released: list[StreamProgress] = field(default_factory=list)
     consumed: int = 0
     ranks: RankReport = field(default_factory=RankReport)
     link: ActorLink = field(init=False)
+    address: str = field(init=False)
+    _listener: socket.socket = field(init=False)
 
     def __post_init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
         self.link = ActorLink(
             self.planner_url,
             role=Role.CONSTRUCTOR,
@@ -205,10 +212,12 @@ class FakeConstructor:
     def kill(self) -> None:
         """Go without a word."""
         self.link.close(leave=False)
+        self._listener.close()
 
     def close(self) -> None:
         """Go in peace."""
         self.link.close()
+        self._listener.close()
 
 
 @dataclass(slots=True)
@@ -256,9 +265,9 @@ class Cluster:
         assert loader.link.wait_registered(DEADLINE_S)
         return loader
 
-    def constructor(self, port: int = 9001) -> FakeConstructor:
+    def constructor(self) -> FakeConstructor:
         """Start a constructor and wait until it is registered."""
-        constructor = FakeConstructor(self.server.url, f"grpc://127.0.0.1:{port}")
+        constructor = FakeConstructor(self.server.url)
         self.stack.callback(constructor.close)
         assert constructor.link.wait_registered(DEADLINE_S)
         return constructor
