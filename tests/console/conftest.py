@@ -15,6 +15,8 @@ import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from support.console_cluster import ConsoleCluster, live_cluster
+from support.editing import Editor
+from support.schedule_page import SchedulePage
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "console" / "ui" / "node_modules" / "axe-core" / "axe.min.js"
@@ -32,14 +34,14 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-WAIT_MS = 15_000
+WAIT_MS = 30_000
 expect.set_options(timeout=WAIT_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever opens a page needs a browser; CI must have one."""
     for item in items:
-        if "page" not in getattr(item, "fixturenames", ()) and "open_page" not in getattr(item, "fixturenames", ()):
+        if not {"page", "open_page", "browser"}.intersection(getattr(item, "fixturenames", ())):
             continue
         item.add_marker("browser")
         if not CHROMIUM and not os.environ.get("CI"):
@@ -65,7 +67,7 @@ def console(bundle: None, tmp_path_factory: pytest.TempPathFactory, tokenizer_fi
         yield cluster
 
 
-@dataclass(slots=True)
+@dataclass  # no slots: playwright keeps its wrappers on it
 class Complaints:
     """What pages said on the browser's console. Tests that break something on purpose say what to expect."""
 
@@ -74,7 +76,7 @@ class Complaints:
 
     def listen(self, page: Page) -> None:
         """Note the errors of a page from now on."""
-        page.on("console", self._on_message)
+        page.on("console", lambda message: self._on_message(message))
         page.on("pageerror", lambda error: self.heard.append(f"uncaught: {error}"))
 
     def left(self) -> list[str]:
@@ -151,3 +153,46 @@ def find_violations(page: Page) -> list[str]:
 def _place(node: dict[str, Any]) -> str:
     reason = " ".join(check["message"] for check in [*node["any"], *node["all"]][:1])
     return f"{' '.join(map(str, node['target']))}: {reason}"
+
+
+@pytest.fixture
+def ada(console: ConsoleCluster) -> Editor:
+    """Whose drafts the tests' pages edit, over plain HTTP."""
+    return Editor(console.url, author="ada", run=console.run, token=console.token("publisher", "ada"))
+
+
+@pytest.fixture
+def bob(console: ConsoleCluster) -> Editor:
+    """Somebody else."""
+    return Editor(console.url, author="bob", run=console.run, token=console.token("publisher", "bob"))
+
+
+@pytest.fixture
+def desk(console: ConsoleCluster, ada: Editor) -> Iterator[ConsoleCluster]:
+    """The live run with the schedule that it was created with, without drafts and without publishes that wait."""
+    tidy_schedule(ada)
+    yield console
+    console.go_on()
+
+
+@pytest.fixture
+def open_editor(open_page: Callable[..., Page], desk: ConsoleCluster) -> Callable[..., SchedulePage]:
+    """Opens the schedule editor: `open_editor("?sel=web", role="viewer")`."""
+
+    def open_it(search: str = "", *, role: str = "publisher", name: str = "ada") -> SchedulePage:
+        page = open_page(f"/runs/{desk.run}/schedule{search}", role=role, name=name)
+        expect(page.get_by_test_id("canvas")).to_be_visible()
+        return SchedulePage(page, desk.run)
+
+    return open_it
+
+
+def tidy_schedule(editor: Editor) -> None:
+    """Back to the schedule of revision 0."""
+    for waiting in editor.schedule()["scheduled"]:
+        editor.ask("DELETE", f"/scheduled/{waiting['number']}")
+    editor.ask("DELETE", "/drafts/ada")
+    now, first = editor.schedule(), editor.ask("GET", "/revisions/0").body
+    if now["schedule"] != first["schedule"]:
+        body = {"message": "as it was", "schedule": first["schedule"]}
+        assert editor.ask("POST", "/revisions", body, if_match=now["revision"]).status == 201
