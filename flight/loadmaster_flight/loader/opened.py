@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..sources.blocks import EndOfShardError
 from ..sources.cache import BlockCache
@@ -22,6 +23,9 @@ from .chunk import CHUNK_BYTES, CHUNK_ROWS, Chunk, Int64Array, Place, chunk_of
 from .crashes import CrashRecord
 from .shelf import BlockShelf, BlockSize, ShelfKey, ShelvedBlock
 from .watched import MediaWatch
+
+if TYPE_CHECKING:
+    from ..transforms.thumbnail import Picture
 
 
 class OpenedSource:
@@ -124,6 +128,11 @@ class OpenedSource:
         if shelved is None:
             shelved = self._again.get(key, lambda: self._reader.read_block(shard, block), is_passed=True)
         return self.transform.fill(shelved.data, row, media, out, self._access(shard, block))
+
+    def thumbnails(self, place: Place, row: int, limit: int) -> tuple[int, list[Picture]]:
+        """How many images a row has, and small JPEG files of the first ones."""
+        block = self._shelved(place.shard, place.block, is_passed=True).data
+        return self.transform.thumbnails(block, row, self._access(place.shard, place.block), limit)
 
     @property
     def meter(self) -> ReadMeter:

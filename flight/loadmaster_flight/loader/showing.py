@@ -15,6 +15,7 @@ from ..wire.tickets import ShowTicket
 from .chunk import Chunk, Int64Array, Place
 from .opened import OpenedSource
 
+MAX_IMAGES = 64
 MAX_PLACES = 1024
 """Samples of one ticket at most; each of them may be a block to read."""
 
@@ -29,7 +30,20 @@ def show(opened: OpenedSource, ticket: ShowTicket) -> pa.RecordBatch:
     _check(ticket, len(opened.manifest.shards))
     orders: dict[Place, Int64Array] = {}
     rows = [_shown(opened, ticket, orders, *place) for place in ticket.places]
+    if ticket.max_images >= 0:
+        _add_images(opened, ticket, rows)
     return pa.RecordBatch.from_pylist(rows, schema=SHOWN)
+
+
+def _add_images(opened: OpenedSource, ticket: ShowTicket, rows: list[dict[str, Any]]) -> None:
+    """Pictures of the first samples that have any; of the others their number."""
+    left = min(ticket.max_images, MAX_IMAGES)
+    for row in rows:
+        if row["row"] >= 0:
+            place = Place(ticket.source, ticket.epoch, row["shard"], row["block"])
+            row["num_images"], pictures = opened.thumbnails(place, row["row"], left)
+            row["images"] = [picture._asdict() for picture in pictures]
+            left -= len(pictures)
 
 
 def _check(ticket: ShowTicket, num_shards: int) -> None:

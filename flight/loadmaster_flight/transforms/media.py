@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..sources.blocks import Block, Int64Array, RowFault
+from ..sources.blocks import Block, ContentError, Int64Array, RowFault
 from ..sources.media_files import MediaFiles
 from ..spec.media import MediaSpec
 from ..spec.source import TransformSpec
@@ -22,8 +23,12 @@ from ..wire.schemas import MediaKind
 from .codec import Codec, LeftOutError, MediaCodec
 from .function import judged
 from .insets import Inset
+from .limits import MediaLimits
 from .placeholders import Slot
 from .sample import Int32Array, MediaBuffers, Outcome, SampleMedia, UInt8Array, bad, skipped
+
+if TYPE_CHECKING:
+    from .thumbnail import Picture
 
 
 class Phase(StrEnum):
@@ -219,6 +224,30 @@ class MediaRule:
                     return failure
             at, audio_at = at + num_bytes, audio_at + heard
         return None
+
+    def thumbnails(self, slots: Sequence[Slot], row: int, access: MediaAccess, limit: int) -> list[Picture]:
+        """Small pictures of a row's first images, for people; those that cannot be decoded are left out.
+
+        What has to be decoded in a process of its own is left out too: looking at it must not cost one.
+
+        Raises:
+            OSError, UnavailableError: Storage failed.
+        """
+        from .thumbnail import thumbnail  # with its library, which a run of text alone does not need
+
+        found: list[Picture] = []
+        limits = MediaLimits(max_bytes=self.spec.max_bytes, max_pixels=self.spec.max_decode_pixels)
+        for slot in (slot for slot in slots if slot.kind is MediaKind.IMAGE):
+            if len(found) >= limit:
+                break
+            data = access.read(slot.value)
+            if isinstance(data, RowFault):
+                continue
+            with access.watch(row, Phase.DECODE, self.codec) as codec:
+                if codec is self.codec:
+                    with suppress(ContentError):
+                        found.append(thumbnail(data, limits))
+        return found
 
     def _probed(self, slot: Slot, row: int, access: MediaAccess) -> Grid | Outcome:
         data = access.read(slot.value)

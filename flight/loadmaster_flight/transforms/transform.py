@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..sources.blocks import Block, Int64Array
 from ..wire.errors import UnavailableError
-from ..wire.schemas import Verdict
+from ..wire.schemas import MediaKind, Verdict
 from .chat import token_spans
 from .chat_media import MixedChat
 from .document import DocumentRule
@@ -24,6 +25,9 @@ from .rendered import RenderedChat
 from .sample import Int32Array, Measured, MediaBuffers, Outcome, SampleMedia, bad
 from .special_text import encode_chats
 from .tokenizer import TokenizerFile
+
+if TYPE_CHECKING:
+    from .thumbnail import Picture
 
 Content = str | RenderedChat | Mixed | MixedChat | Int32Array | Outcome
 """A row's content before encoding: text, a chat, either of them with media in it, or ids; an Outcome where the verdict
@@ -112,6 +116,22 @@ class Transform:
             out.pixels[:] = 0
             out.audio[:] = 0
         return reason
+
+    def thumbnails(self, block: Block, row: int, access: MediaAccess, limit: int) -> tuple[int, list[Picture]]:
+        """How many images a row has, and small JPEG files of the first ones.
+
+        Raises:
+            UnavailableError: As `measure`.
+        """
+        if self.media is None:
+            return 0, []
+        try:
+            (content,) = self.read(block, np.array([row], np.int64))
+            slots = content.items if isinstance(content, (Mixed, MixedChat)) else ()
+            num_images = sum(slot.kind is MediaKind.IMAGE for slot in slots)
+            return num_images, self.media.thumbnails(slots, row, access, limit)
+        except (OSError, MemoryError) as error:
+            raise UnavailableError(f"source {self.source}: its media failed: {describe(error)}") from error
 
     def decode(self, tokens: Sequence[int] | Int32Array) -> str | None:
         """Text of token ids, special tokens included; None without a tokenizer."""

@@ -6,6 +6,15 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PictureView:
+    """A small picture of an image, at most 160 pixels on its longer side. `src`: a data URI."""
+
+    src: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PieceView:
     """One piece of a step.
 
@@ -25,6 +34,8 @@ class PieceView:
         reason: Why it is masked.
         encoders: Ranks that encode its images, one an image; empty where images go with their document.
         text: Decoded, where it was asked for.
+        images: Small pictures of the first ones, where they were asked for: at most 24 in an answer.
+        more_images: Images of the sample that are not shown.
     """
 
     sample: str
@@ -50,6 +61,8 @@ class PieceView:
     reason: str
     encoders: list[int] = field(default_factory=list)
     text: str | None = None
+    images: list[PictureView] = field(default_factory=list)
+    more_images: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

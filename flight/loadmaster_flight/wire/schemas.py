@@ -64,6 +64,15 @@ METADATA = pa.schema(
 A sample with media has `image_patches`, empty where its media are audio alone: it is never cut.
 """
 
+PICTURE = pa.struct(
+    [
+        pa.field("jpeg", pa.binary(), nullable=False),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+    ]
+)
+"""A small picture of an image, at most 160 pixels on its longer side."""
+
 SHOWN = pa.schema(
     [
         pa.field("shard", pa.int32(), nullable=False),
@@ -73,6 +82,8 @@ SHOWN = pa.schema(
         pa.field("num_tokens", pa.int32(), nullable=False),  # -1 where no text was asked for
         pa.field("reason", pa.string()),  # why it has no tokens
         pa.field("text", pa.string()),
+        pa.field("num_images", pa.int32()),  # null where no images were asked for
+        pa.field("images", pa.list_(PICTURE)),  # of the first ones; null likewise
     ]
 )
 """What a loader tells people of samples, in the order asked for; pos = row = -1 where the block has no such row."""

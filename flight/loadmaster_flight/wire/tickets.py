@@ -86,6 +86,7 @@ class ShowTicket:
     Attributes:
         places: [shard, block, position in the block's order] of each; with `by_row`, its row in the block instead.
         has_text: Whether their tokens are wanted as text.
+        max_images: Small pictures of their images that are wanted, all samples together; -1: not even their number.
     """
 
     run: str
@@ -95,6 +96,7 @@ class ShowTicket:
     by_row: bool
     has_text: bool
     expires_at: float
+    max_images: int = -1
 
 
 Ticket = RankTicket | MeasureTicket | MaterializeTicket | ShowTicket

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadmaster_flight.wire.errors import NotFoundError
+from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
 from loadmaster_flight.wire.ledger import PieceView, SampleView, ShareView, StepView
 from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
 
@@ -22,6 +22,8 @@ from .naming import Asked, SampleId, SampleNames, Shown
 from .ranges import UNKNOWN, Place
 
 WEIGHT_ONE = 1 << 30
+MAX_IMAGES = 24
+"""Pictures of an answer: at most some 200 kB."""
 OK, MASKED = "ok", "masked"
 DELIVERED, PLANNED, LEFT_OUT = "delivered", "planned", "left out"
 
@@ -34,11 +36,13 @@ class Choice:
         rank: A rank of the mesh: the pieces of its dp rank, and those of which it encodes images.
         microbatch: Of its dp rank, or of all of them.
         has_text: Whether their text is wanted.
+        has_images: Whether small pictures of their images are wanted; of one rank or microbatch.
     """
 
     rank: int | None = None
     microbatch: int | None = None
     has_text: bool = False
+    has_images: bool = False
 
 
 class Explainer:
@@ -59,10 +63,14 @@ class Explainer:
 
         Raises:
             NotFoundError: It is not planned, or the mesh has no such rank or microbatch.
+            BadRequestError: Images of a whole step are asked for.
         """
+        if choice.has_images and choice.rank is None and choice.microbatch is None:
+            raise BadRequestError("images must be asked for with a rank or a microbatch: a step has too many")
         span, record, plan = self._log.step(step)
         keep_N = _chosen(plan, span, choice)
-        return self._view(span, record, plan, np.flatnonzero(keep_N), has_text=choice.has_text)
+        max_images = MAX_IMAGES if choice.has_images else -1
+        return self._view(span, record, plan, np.flatnonzero(keep_N), has_text=choice.has_text, max_images=max_images)
 
     def sample(self, text: str, *, has_text: bool) -> SampleView:
         """Every step that a sample is in.
@@ -107,11 +115,20 @@ class Explainer:
                     return views
         return views
 
-    def _view(self, span: Span, record: PlanRecord, plan: StepPlan, index_N: np.ndarray, *, has_text: bool) -> StepView:
+    def _view(
+        self,
+        span: Span,
+        record: PlanRecord,
+        plan: StepPlan,
+        index_N: np.ndarray,
+        *,
+        has_text: bool,
+        max_images: int = -1,
+    ) -> StepView:
         origins = decode_origins(record.step, len(plan.pieces), record.summary)
         pieces = _PieceViews(self._definition, self._names, plan, origins, self._credits(origins, index_N))
         masked = self._store.verdicts.masked_reasons(self._key, record.step)
-        views = pieces.of(index_N, masked, has_text=has_text)
+        views = pieces.of(index_N, masked, has_text=has_text, max_images=max_images)
         newest = self._log.newest
         state = DELIVERED if record.step < newest.acknowledged else PLANNED
         return StepView(
@@ -169,13 +186,18 @@ class _PieceViews:
             self._encoders[piece].append(rank)
 
     def of(
-        self, index_N: np.ndarray, masked: dict[tuple[int, int, int, int, int], str], *, has_text: bool
+        self,
+        index_N: np.ndarray,
+        masked: dict[tuple[int, int, int, int, int], str],
+        *,
+        has_text: bool,
+        max_images: int,
     ) -> list[PieceView]:
         """Views in the order of (bin, slot)."""
         bin_N = self._plan.pieces.bin
         order = sorted(index_N.tolist(), key=lambda i: (int(bin_N[i]), int(self._slot_N[i])))
         asked = [self._asked(i) for i in order]
-        shown = self._names.shown(asked, has_text=has_text)
+        shown = self._names.shown(asked, has_text=has_text, max_images=max_images)
         return [self._view(i, one, said, masked) for i, one, said in zip(order, asked, shown, strict=True)]
 
     def _asked(self, i: int) -> Asked:
@@ -210,6 +232,8 @@ class _PieceViews:
             reason=reason or shown.reason or "",
             encoders=self._encoders.get(i, []),
             text=shown.text,
+            images=list(shown.images),
+            more_images=(shown.num_images or 0) - len(shown.images),
         )
 
     def _credit(self, step: int, source: int) -> int | None:

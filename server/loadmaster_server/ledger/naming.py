@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections import defaultdict
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError
 from loadmaster_flight.wire.flight import FlightPeer
+from loadmaster_flight.wire.ledger import PictureView
 from loadmaster_flight.wire.schemas import SHOWN
 from loadmaster_flight.wire.tickets import ShowTicket, sign
 
@@ -33,6 +35,8 @@ class Shown:
     num_tokens: int = -1
     reason: str | None = None
     text: str | None = None
+    num_images: int | None = None
+    images: tuple[PictureView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +87,8 @@ class SampleNames:
         number = str(row) if row >= 0 else f"pos {pos}"
         return f"{name}/{place.shard}/{place.block}/{number}@{place.epoch}" + (f":{first}" if first else "")
 
-    def shown(self, asked: Sequence[Asked], *, has_text: bool = False) -> list[Shown]:
-        """What the loaders say, in the order asked for."""
+    def shown(self, asked: Sequence[Asked], *, has_text: bool = False, max_images: int = -1) -> list[Shown]:
+        """What the loaders say, in the order asked for; with at most so many pictures, of the first samples."""
         groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         for i, (place, _, _) in enumerate(asked):
             groups[place.source, place.epoch, place.lane].append(i)
@@ -94,10 +98,14 @@ class SampleNames:
                 part = members[start : start + AT_ONCE]
                 places = [[asked[i][0].shard, asked[i][0].block, asked[i][1]] for i in part]
                 try:
-                    found = self._ask(source, epoch, lane, places, by_row=False, has_text=has_text)
+                    found = self._ask(
+                        source, epoch, lane, places, by_row=False, has_text=has_text, max_images=max_images
+                    )
                 except LoadmasterError as error:
                     self._note(source, error)
                     break
+                if max_images > 0:
+                    max_images -= sum(len(shown.images) for shown in found)
                 for i, shown in zip(part, found, strict=True):
                     answers[i] = shown
         return answers
@@ -122,7 +130,15 @@ class SampleNames:
             self.problems.append(problem)
 
     def _ask(
-        self, source: int, epoch: int, lane: int, places: list[list[int]], *, by_row: bool, has_text: bool
+        self,
+        source: int,
+        epoch: int,
+        lane: int,
+        places: list[list[int]],
+        *,
+        by_row: bool,
+        has_text: bool,
+        max_images: int = -1,
     ) -> list[Shown]:
         owners = self._store.actors.partition_owners(self._run, source)
         if not owners:
@@ -136,11 +152,17 @@ class SampleNames:
             places=places,
             by_row=by_row,
             has_text=has_text,
+            max_images=max_images,
             expires_at=time.time() + TICKET_LIFE_S,
         )
         with FlightPeer(address) as peer:
             table = peer.read_all(sign(ticket, self._store.ticket_key), timeout_s=CALL_TIMEOUT_S)
         if not table.schema.equals(SHOWN) or table.num_rows != len(places):
             raise BadRequestError(f"loader {address} must answer with {len(places)} rows of SHOWN, got {table.schema}")
-        rows = table.select(["pos", "row", "num_tokens", "reason", "text"]).to_pylist()
-        return [Shown(**row) for row in rows]
+        rows = table.select(["pos", "row", "num_tokens", "reason", "text", "num_images", "images"]).to_pylist()
+        return [Shown(**row | {"images": tuple(_picture(**one) for one in row["images"] or ())}) for row in rows]
+
+
+def _picture(jpeg: bytes, width: int, height: int) -> PictureView:
+    src = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+    return PictureView(src=src, width=width, height=height)

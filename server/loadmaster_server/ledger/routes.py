@@ -28,9 +28,10 @@ def ledger_routes(ledger: LedgerService) -> APIRouter:
         rank: int | None = None,
         microbatch: int | None = None,
         text: bool = False,
+        images: bool = False,
     ) -> StepView:
-        """What a step holds, where each piece lies and why it is there."""
-        choice = Choice(rank=rank, microbatch=microbatch, has_text=text)
+        """What a step holds, where each piece lies and why it is there; `images` are small, of a rank or microbatch."""
+        choice = Choice(rank=rank, microbatch=microbatch, has_text=text, has_images=images)
         return ledger.step(StreamKey(run=run, stream=stream), step, choice)
 
     @router.get("/runs/{run}/samples", dependencies=READS)

@@ -73,6 +73,8 @@ def _why_not(head: CheckpointHead, lineage: list[GenerationRecord]) -> str:
         return f"generation {head.generation} is not in the trained lineage"
     if head.step > span.last:
         return f"the stream left generation {head.generation} at step {span.last}"
+    if head.step > newest.acknowledged:
+        return f"not all ranks have come to it: they have acknowledged the steps before {newest.acknowledged}"
     if head.step < newest.held_from:
         return f"a stream can go on from step {newest.held_from} on: older plans are not held any more"
     return ""

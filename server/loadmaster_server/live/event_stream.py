@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from .event_schemas import HelloEvent
 from .hub import EventHub, Subscriber
@@ -26,24 +27,28 @@ class EventStream(StreamingResponse):
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         super().__init__(_frames(hub, subscriber), headers=headers)
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until the end; whoever goes in the middle of a frame is let go too."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.abandon()
+
     def abandon(self) -> None:
-        """It will not be answered."""
+        """It is not answered, or not any more. Idempotent."""
         self._hub.leave(self._subscriber)
 
 
 async def _frames(hub: EventHub, subscriber: Subscriber) -> AsyncIterator[bytes]:
-    try:
-        yield f"retry: {RETRY_MS}\n".encode() + hub.frame("hello", _hello(hub, subscriber))
-        while not subscriber.is_closed:
-            frames, dropped = await subscriber.take(HEARTBEAT_S)
-            if dropped:
-                yield hub.resync(dropped)
-            if frames:
-                yield b"".join(frames)
-            elif not dropped and not subscriber.is_closed:
-                yield BEAT
-    finally:
-        hub.leave(subscriber)
+    yield f"retry: {RETRY_MS}\n".encode() + hub.frame("hello", _hello(hub, subscriber))
+    while not subscriber.is_closed:
+        frames, dropped = await subscriber.take(HEARTBEAT_S)
+        if dropped:
+            yield hub.resync(dropped)
+        if frames:
+            yield b"".join(frames)
+        elif not dropped and not subscriber.is_closed:
+            yield BEAT
 
 
 def _hello(hub: EventHub, subscriber: Subscriber) -> HelloEvent:

@@ -104,7 +104,9 @@ class Stages:
 
     def _loader(self, actor: ActorView, sources: tuple[int, ...], shared: set[int], rows: Sequence[SourceRow]) -> Stage:
         is_sole = not shared & set(sources)
-        rate = float(self._rates_S[list(sources)].sum()) if self._rates_S is not None and is_sole else None
+        rates_S = self._rates_S  # a source that was added since the window began has none
+        own = [i for i in sources if rates_S is not None and i < len(rates_S)]
+        rate = float(rates_S[own].sum()) if rates_S is not None and is_sole else None
         ill = [rows[i].name for i in sources if rows[i].state in ("failing", "retrying")]
         budget = self._scene.definition.spec.budgets.window_bytes
         held = actor.stats.get("window_bytes")

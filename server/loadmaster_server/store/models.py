@@ -238,7 +238,7 @@ class SegmentRow(Base):
 
 
 class CheckpointRow(Base):
-    """The planner's state before it plans `step`: cursors, credit, queue."""
+    """The planner's state before it plans `step`: cursors, credit, queue. `written_at` is null for old ones."""
 
     __tablename__ = "checkpoints"
     run: Mapped[str] = mapped_column(NAME, primary_key=True)
@@ -246,6 +246,7 @@ class CheckpointRow(Base):
     generation: Mapped[int] = mapped_column(Integer, primary_key=True)
     step: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     state: Mapped[bytes] = mapped_column(LargeBinary)
+    written_at: Mapped[float | None] = mapped_column(Float)
     __table_args__ = (_of_generation(),)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -65,7 +66,8 @@ class PlanRepository:
             self._journal(session, key.run, verdicts)
             session.add(PlanRow(**_place(key), **_columns(plan)))
             if checkpoint is not None:
-                session.add(CheckpointRow(**_place(key), step=plan.step + 1, state=checkpoint))
+                at = {"step": plan.step + 1, "written_at": time.time()}
+                session.add(CheckpointRow(**_place(key), **at, state=checkpoint))
             generation.planned = plan.step + 1
             if plan.step < (generation.replay_until or 0):
                 generation.bound = max(generation.bound, plan.step + 1)

@@ -67,11 +67,15 @@ class StepRepository:
     def checkpoints(self, key: StreamKey, *, leave_out: int, limit: int) -> list[CheckpointHead]:
         """Checkpoints of all generations of a stream, newest first."""
         where = (CheckpointRow.run == key.run, CheckpointRow.stream == key.stream)
-        columns = select(CheckpointRow.generation, CheckpointRow.step, func.length(CheckpointRow.state)).where(*where)
+        row = CheckpointRow
+        columns = select(row.generation, row.step, func.length(row.state), row.written_at).where(*where)
         order = (CheckpointRow.generation.desc(), CheckpointRow.step.desc())
         with self._database.reading() as session:
             rows = session.execute(columns.order_by(*order).offset(leave_out).limit(limit))
-            return [CheckpointHead(generation=number, step=step, size_bytes=size) for number, step, size in rows]
+            return [
+                CheckpointHead(generation=number, step=step, size_bytes=size, written_at=at)
+                for number, step, size, at in rows
+            ]
 
     def checkpoint_bytes(self, key: StreamKey) -> int:
         """Of all generations of a stream together."""
