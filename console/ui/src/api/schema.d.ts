@@ -663,7 +663,11 @@ export interface paths {
          */
         get: operations["read_sources_api_v1_runs__run__sources_get"];
         put?: never;
-        post?: never;
+        /**
+         * Add Source
+         * @description Freeze another source, for revisions to name. The same again: the same answer.
+         */
+        post: operations["add_source_api_v1_runs__run__sources_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -699,7 +703,7 @@ export interface paths {
         };
         /**
          * Read Step
-         * @description What a step holds, where each piece lies and why it is there.
+         * @description What a step holds, where each piece lies and why it is there; `images` are small, of a rank or microbatch.
          */
         get: operations["read_step_api_v1_runs__run__steps__step__get"];
         put?: never;
@@ -1077,6 +1081,23 @@ export interface components {
             role: string[];
             /** State */
             state: string[];
+        };
+        /**
+         * AddSourceRequest
+         * @description `source` is the entry of `sources` in a run spec as a plain tree; `manifest` what was found there, frozen. The
+         *     ordinal in it does not matter.
+         */
+        AddSourceRequest: {
+            /** Manifest */
+            manifest: {
+                [key: string]: unknown;
+            };
+            /** Name */
+            name: string;
+            /** Source */
+            source: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Assignment
@@ -1733,11 +1754,20 @@ export interface components {
          * @description The value at a step, and the way to the next knot.
          */
         Knot: {
-            /** At */
+            /**
+             * At
+             * @description Step of the knot.
+             */
             at: number;
-            /** @default step */
+            /**
+             * @description The way to the next knot.
+             * @default step
+             */
             shape: components["schemas"]["Shape"];
-            /** Value */
+            /**
+             * Value
+             * @description Value of the curve at that step.
+             */
             value: number;
         };
         /**
@@ -2039,6 +2069,8 @@ export interface components {
          *         reason: Why it is masked.
          *         encoders: Ranks that encode its images, one an image; empty where images go with their document.
          *         text: Decoded, where it was asked for.
+         *         num_images: Of the sample; None where they were not asked for.
+         *         images: Small pictures of the first ones as data URIs, where they were asked for.
          */
         PieceView: {
             /** Block */
@@ -2057,10 +2089,14 @@ export interface components {
             epoch: number;
             /** First Token */
             first_token: number;
+            /** Images */
+            images?: string[];
             /** Lane */
             lane: number;
             /** Microbatch */
             microbatch: number;
+            /** Num Images */
+            num_images?: number | null;
             /** Num Tokens */
             num_tokens: number;
             /** Pos */
@@ -2199,7 +2235,10 @@ export interface components {
          * @description A curve over steps. Before the first knot it has the first value, after the last one the last value.
          */
         Ramp: {
-            /** Knots */
+            /**
+             * Knots
+             * @description In ascending order of their steps.
+             */
             knots: components["schemas"]["Knot"][];
         };
         /**
@@ -2379,7 +2418,7 @@ export interface components {
             state: string[];
             /**
              * Wait S
-             * @description To two significant digits; told at most every two seconds.
+             * @description To two significant digits; told at most every two seconds, and when it moved by a quarter and 5 ms.
              */
             wait_s: (number | null)[];
         };
@@ -3172,6 +3211,7 @@ export interface components {
          *         lineage: `generation 2 from step 30 of generation 1`, newest first.
          *         state: delivered, planned, or left out (on purpose, by a resume with skip).
          *         notes: What could not be told, and why.
+         *         images_left_out: Images of `pieces` that are not shown, where images were asked for: at most 24 are.
          */
         StepView: {
             /** Digest */
@@ -3180,6 +3220,11 @@ export interface components {
             generation: number;
             /** Global Valid Tokens */
             global_valid_tokens: number;
+            /**
+             * Images Left Out
+             * @default 0
+             */
+            images_left_out: number;
             /** Lineage */
             lineage: string[];
             /** Mesh */
@@ -4726,6 +4771,41 @@ export interface operations {
             };
         };
     };
+    add_source_api_v1_runs__run__sources_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddSourceRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SourceView"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     read_health_api_v1_runs__run__sources_health_get: {
         parameters: {
             query?: {
@@ -4772,6 +4852,7 @@ export interface operations {
                 rank?: number | null;
                 microbatch?: number | null;
                 text?: boolean;
+                images?: boolean;
             };
             header?: never;
             path: {

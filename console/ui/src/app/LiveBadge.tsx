@@ -38,12 +38,12 @@ export function LiveBadge() {
         data-tone={mark.tone}
         data-status={status}
         aria-pressed={status === "paused"}
-        aria-label={`${mark.word}${isOld ? `, last heard ${age} ago` : ""}. ${status === "paused" ? "Go on" : "Pause"}`}
         onClick={() => feed.setPaused(status !== "paused")}
         leftSection={<Icon name={mark.icon} size={14} />}
       >
         {mark.word}
-        {isOld && <span className="lm-num"> {age}</span>}
+        {isOld && <span className="lm-num">&nbsp;{age}</span>}
+        <span className="lm-sr">, {status === "paused" ? "go on" : "pause"}</span>
       </Button>
     </Tooltip>
   );

@@ -25,14 +25,8 @@ export function UserMenu() {
   return (
     <Menu position="bottom-end" withinPortal>
       <Menu.Target>
-        <Button
-          variant="subtle"
-          color="gray"
-          leftSection={<Icon name="user" />}
-          aria-label={`${session.name}, ${session.role}`}
-        >
-          {session.name}
-          <span className="lm-unit">{session.role}</span>
+        <Button variant="subtle" color="gray" leftSection={<Icon name="user" />}>
+          {session.name} <span className="lm-unit">{session.role}</span>
         </Button>
       </Menu.Target>
       <Menu.Dropdown>
