@@ -2,6 +2,7 @@ import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { themed, useDark, useWidth } from "../mesh/useBox";
+import { formatExact } from "../ui";
 import classes from "./balance.module.css";
 import type { Lines } from "./series";
 
@@ -24,9 +25,13 @@ interface PlotProps {
   /** How values of the left and the right axis are told. */
   format: (value: number) => string;
   formatRight?: (value: number) => string;
-  /** Keep these values of the left axis in view. */
-  floor?: number;
-  ceiling?: number;
+  /** Keep these values of the axes in view, so that noise does not look like more than it is. */
+  within?: [number, number];
+  withinRight?: [number, number];
+  /** What x is. */
+  across?: string;
+  /** Where bars stand on. */
+  base?: number;
   onPick?: (x: number) => void;
   /** The x that is looked at. */
   picked?: number;
@@ -68,6 +73,9 @@ export function Plot(props: PlotProps) {
 
 type Latest = { current: PlotProps };
 
+/** Steps and ranks are whole. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
+
 function options(latest: Latest, width: number): uPlot.Options {
   const { series, height, sync, formatRight } = latest.current;
   const axis = {
@@ -77,14 +85,19 @@ function options(latest: Latest, width: number): uPlot.Options {
   };
   const font = `11px ${themed("--lm-sans")}`;
   const right = series.some((one) => one.scale === "z");
+  const hasBars = series.some((one) => one.kind === "bars");
   return {
     width,
     height,
     legend: { show: true, live: true },
     cursor: { y: false, points: { size: 6 }, sync: sync ? { key: sync } : undefined, drag: { x: false, y: false } },
-    scales: { x: { time: false }, y: { range: (_, low, high) => range(latest.current, low, high) }, z: {} },
+    scales: {
+      x: { time: false, range: (_, low, high) => (hasBars ? [low - 0.5, high + 0.5] : [low, high]) },
+      y: { range: (_, low, high) => range(latest.current.within, low, high) },
+      z: { range: (_, low, high) => range(latest.current.withinRight, low, high) },
+    },
     axes: [
-      { ...axis, font, grid: { show: false }, size: 26 },
+      { ...axis, font, grid: { show: false }, size: 26, incrs: WHOLE },
       { ...axis, font, size: 58, values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)) },
       ...(right
         ? [
@@ -101,7 +114,7 @@ function options(latest: Latest, width: number): uPlot.Options {
         : []),
     ],
     series: [
-      { label: "x", value: (_, value) => (value === null ? "" : String(value)) },
+      { label: latest.current.across ?? "step", value: (_, value) => (value == null ? "–" : formatExact(value)) },
       ...series.map((one) => line(one, latest)),
     ],
     hooks: { ready: [(made) => listen(made, latest)], draw: [(made) => mark(made, latest.current.picked)] },
@@ -124,17 +137,16 @@ function line(one: PlotSeries, latest: Latest): uPlot.Series {
     points: { show: false },
     paths:
       one.kind === "bars" ? bars?.({ size: [0.8, 24] }) : one.kind === "steps" ? stepped?.({ align: 1 }) : undefined,
-    value: (_, value) => (value === null || value === undefined ? "not known" : format(value)),
+    ...(one.kind === "bars" && { fillTo: latest.current.base ?? 0 }),
+    value: (made, value) => (value != null ? format(value) : made.cursor.idx == null ? "–" : "not known"),
   };
 }
 
-function range({ floor, ceiling }: PlotProps, low: number | null, high: number | null): [number, number] {
-  const [least, most] = [
-    Math.min(low ?? 0, floor ?? Number.POSITIVE_INFINITY),
-    Math.max(high ?? 1, ceiling ?? Number.NEGATIVE_INFINITY),
-  ];
+/** What is drawn, and at least `within`: a bound of it that holds is the end of the axis. */
+function range(within: [number, number] | undefined, low: number | null, high: number | null): [number, number] {
+  const [least, most] = [Math.min(low ?? 0, within?.[0] ?? low ?? 0), Math.max(high ?? 1, within?.[1] ?? high ?? 1)];
   const room = (most - least) * 0.06 || Math.abs(most) * 0.06 || 1;
-  return [floor !== undefined && least >= floor ? floor : least - room, most + room];
+  return [least === within?.[0] ? least : least - room, most === within?.[1] ? most : most + room];
 }
 
 function listen(made: uPlot, latest: Latest): void {

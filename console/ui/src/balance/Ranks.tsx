@@ -1,15 +1,23 @@
 import { SegmentedControl, Skeleton } from "@mantine/core";
 import { useMemo, useState } from "react";
-import { ChartWithTable, type Column, DataTable, formatCount, formatExact, ProblemNotice } from "../ui";
+import { ChartWithTable, type Column, DataTable, formatExact, ProblemNotice } from "../ui";
 import classes from "./balance.module.css";
 import { Plot } from "./Plot";
 import { type RankCosts, useRankCosts } from "./query";
 import type { Lines } from "./series";
 
 const SERIES = [
-  { label: "cost, × mean", colour: "--lm-series-1", kind: "bars" as const },
-  { label: "tokens", colour: "--lm-series-0", scale: "z" as const, kind: "steps" as const },
+  { label: "cost, × mean", colour: "--lm-series-4", kind: "bars" as const },
+  { label: "tokens, × mean", colour: "--lm-series-1", kind: "steps" as const, width: 1.25 },
 ];
+
+const LEAST = 0.02;
+
+/** Around 1, at least 2 % to either side. */
+function around(columns: number[][]): [number, number] {
+  const furthest = columns.flat().reduce((most, value) => Math.max(most, Math.abs(value - 1)), LEAST);
+  return [1 - furthest * 1.08, 1 + furthest * 1.08];
+}
 
 /** Cost and tokens of each dp rank in one step. */
 export function StepRanks({ run, stream, step }: { run: string; stream: string; step: number | undefined }) {
@@ -19,11 +27,10 @@ export function StepRanks({ run, stream, step }: { run: string; stream: string; 
   if (error && !data) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
   if (!sorted || !data) return <Skeleton height={300} radius="md" />;
   const worst = sorted.reduce((most, i) => Math.max(most, data.cost[i] ?? 0), 0);
-  const drawn: Lines = [
-    sorted.map((_, x) => x),
-    sorted.map((i) => data.cost[i] ?? null),
-    sorted.map((i) => data.tokens[i] ?? null),
-  ];
+  const mean = data.tokens.reduce((sum, count) => sum + count, 0) / Math.max(data.tokens.length, 1) || 1;
+  const cost = sorted.map((i) => data.cost[i] ?? 1);
+  const tokens = sorted.map((i) => (data.tokens[i] ?? mean) / mean);
+  const drawn: Lines = [sorted.map((_, x) => x), cost, tokens];
   return (
     <ChartWithTable
       title={`Ranks in step ${formatExact(data.step)}`}
@@ -49,9 +56,10 @@ export function StepRanks({ run, stream, step }: { run: string; stream: string; 
           lines={drawn}
           series={SERIES}
           height={236}
-          format={(value) => value.toFixed(2)}
-          formatRight={formatCount}
-          floor={0}
+          format={(value) => value.toFixed(3)}
+          within={around([cost, tokens])}
+          base={1}
+          across={order === "cost" ? "place" : "dp rank"}
         />
       }
       table={<RankTable ranks={data} order={sorted} />}

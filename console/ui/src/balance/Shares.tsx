@@ -108,7 +108,7 @@ export function SourceOverTime({ view, source, onSource }: SourceOverTimeProps) 
         series={SERIES}
         height={230}
         format={formatShare}
-        floor={0}
+        within={[0, 0]}
       />
       {index < 0 && <p className={classes.note}>Reading the shares of {source}.</p>}
     </Panel>

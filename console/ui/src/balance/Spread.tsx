@@ -40,7 +40,8 @@ export function Spread({ run, view, step, onStep }: SpreadProps) {
             height={236}
             format={(value) => value.toFixed(3)}
             formatRight={formatShare}
-            floor={1}
+            within={[1, 1.05]}
+            withinRight={[0.9, 1]}
             onPick={onStep}
             picked={step}
           />

@@ -58,10 +58,9 @@ function Canvas({ stages, flows, selected, shows, onSelect }: PictureProps) {
       fitViewOptions={FIT}
       minZoom={0.05}
       maxZoom={2}
-      proOptions={{ hideAttribution: true }}
       aria-label="The data plane from sources to ranks"
     >
-      <Controls showInteractive={false} fitViewOptions={FIT} position="bottom-right" />
+      <Controls showInteractive={false} fitViewOptions={FIT} position="top-right" />
     </ReactFlow>
   );
 }

@@ -33,7 +33,7 @@ export const StageNode = memo(function StageNode({ data, selected }: NodeProps<S
       <Time stage={stage} />
       <Queue fill={stage.queue_fill} />
       <div className={classes.nodeFoot}>
-        <span>{rateOf(stage) ?? <span className="lm-muted">rate not known</span>}</span>
+        <span>{rateOf(stage) ?? <span className={classes.quiet}>{stage.detail || "rate not known"}</span>}</span>
         {stage.errors > 0 && (
           <span className={classes.errors}>
             <Icon name="bad" size={11} />
@@ -48,7 +48,7 @@ export const StageNode = memo(function StageNode({ data, selected }: NodeProps<S
 
 function Time({ stage }: { stage: Stage }) {
   const parts = split(stage);
-  if (!parts) return <div className={classes.time} data-unknown />;
+  if (!parts) return null;
   const title = `busy ${formatShare(parts.busy)}, held up ${formatShare(parts.blocked)}, idle ${formatShare(parts.idle)}`;
   return (
     <div className={classes.bars}>
@@ -57,7 +57,7 @@ function Time({ stage }: { stage: Stage }) {
         <span data-part="blocked" style={{ width: `${parts.blocked * 100}%` }} />
       </div>
       <span className={classes.barText}>
-        {formatShare(parts.busy)} busy{parts.blocked >= 0.01 && `, ${formatShare(parts.blocked)} held up`}
+        {round(parts.busy)} busy{parts.blocked >= 0.05 && `, ${round(parts.blocked)} held up`}
       </span>
     </div>
   );
@@ -70,7 +70,9 @@ function Queue({ fill }: { fill: number | null }) {
       <div className={classes.queue} title={`queue ${formatShare(fill)} full`}>
         <span style={{ width: `${Math.min(fill, 1) * 100}%` }} />
       </div>
-      <span className={classes.barText}>queue {formatShare(fill)}</span>
+      <span className={classes.barText}>queue {round(fill)} full</span>
     </div>
   );
 }
+
+const round = (share: number): string => `${Math.round(share * 100)}\u202f%`;

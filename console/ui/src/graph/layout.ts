@@ -7,7 +7,7 @@ export interface Point {
 }
 
 export const NODE_WIDTH = 232;
-export const NODE_HEIGHT = 118;
+export const NODE_HEIGHT = 96;
 
 /** What a layout depends on: who is there and what is joined, no number of it. */
 export const topology = (stages: readonly Stage[], flows: readonly Flow[]): string =>
@@ -16,7 +16,7 @@ export const topology = (stages: readonly Stage[], flows: readonly Flow[]): stri
 /** Corner of each stage, from left to right along the flow. */
 export function layout(stages: readonly Stage[], flows: readonly Flow[]): Map<string, Point> {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 96, marginx: 16, marginy: 16 });
+  graph.setGraph({ rankdir: "LR", nodesep: 16, ranksep: 96, marginx: 16, marginy: 16 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const stage of stages) graph.setNode(stage.id, { width: NODE_WIDTH, height: NODE_HEIGHT });
   for (const flow of flows) if (graph.hasNode(flow.from) && graph.hasNode(flow.to)) graph.setEdge(flow.from, flow.to);

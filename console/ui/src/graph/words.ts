@@ -11,7 +11,7 @@ export const MARKS: Record<StageStatus, { tone: Tone; word: string }> = {
   leaving: { tone: "idle", word: "leaving" },
   flowing: { tone: "ok", word: "flowing" },
   idle: { tone: "idle", word: "idle" },
-  unknown: { tone: "unknown", word: "no numbers yet" },
+  unknown: { tone: "unknown", word: "no data" },
 };
 
 /** Tokens a second for people; null where it is not known. */

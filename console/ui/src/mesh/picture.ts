@@ -87,7 +87,7 @@ export const gradient = (isDark: boolean): string =>
 
 /** Size of a cell so that the picture fits a box: whole pixels, not taller than wide lines need. */
 export function cellSize(picture: Picture, width: number): { width: number; height: number } {
-  const across = Math.max(2, Math.min(72, Math.floor(width / picture.columns)));
+  const across = Math.max(2, Math.min(112, Math.floor(width / picture.columns)));
   const down =
     picture.rows > 256 ? 2 : picture.rows > 96 ? 4 : picture.rows > 40 ? 8 : Math.min(36, Math.max(14, across));
   return { width: across, height: down };

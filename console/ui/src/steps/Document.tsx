@@ -33,7 +33,9 @@ export function Document({ run, piece, step, revision, seqLen }: DocumentProps) 
         )}
         <span className={classes.length}>
           {length === null ? "length not known" : `${formatExact(length)} tokens`}
-          <span className={classes.part} style={{ width: `${Math.max(2, (100 * (length ?? 0)) / seqLen)}%` }} />
+          {length !== null && (
+            <span className={classes.part} style={{ width: `${Math.max(2, (100 * length) / seqLen)}%` }} />
+          )}
         </span>
       </header>
       <Thumbnails piece={piece} />

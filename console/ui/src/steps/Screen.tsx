@@ -150,16 +150,21 @@ function Batch({ run, stream, spot, view, isOld }: BatchProps) {
   );
 }
 
-const MOST_NOTES = 3;
-
+/** Why something cannot be told; the words of whoever failed are below. */
 function Notes({ notes }: { notes: string[] }) {
+  const sources = new Set(notes.map((note) => note.split(":")[0]));
   return (
-    <ul className={classes.notes}>
-      {notes.slice(0, MOST_NOTES).map((note) => (
-        <li key={note}>{note}</li>
-      ))}
-      {notes.length > MOST_NOTES && <li>The same of {notes.length - MOST_NOTES} more sources.</li>}
-    </ul>
+    <details className={classes.notes}>
+      <summary>
+        Rows and text of {sources.size} {sources.size === 1 ? "source" : "sources"} cannot be told: no loader of{" "}
+        {sources.size === 1 ? "it" : "them"} answers.
+      </summary>
+      <ul>
+        {[...new Set(notes)].map((note) => (
+          <li key={note}>{note}</li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
@@ -194,6 +199,7 @@ function Fill({ microbatch, seqLen }: { microbatch: Microbatch; seqLen: number }
     <div className={classes.fill} aria-hidden="true">
       {microbatch.pieces.map((piece, i) => (
         <span
+          hidden={piece.num_tokens <= 0}
           key={`${piece.slot}/${piece.sample}`}
           style={{ width: `${(100 * Math.max(piece.num_tokens, 0)) / seqLen}%` }}
           data-odd={i % 2 === 1 || undefined}

@@ -8,7 +8,8 @@ import classes from "./ui.module.css";
 export function Command({ text }: { text: string }) {
   return (
     <div className={classes.command}>
-      <code>{text}</code>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
+      <code tabIndex={0}>{text}</code>
       <CopyButton value={text}>
         {({ copied, copy }) => (
           <Button
