@@ -2050,6 +2050,18 @@ export interface components {
             window_s: number | null;
         };
         /**
+         * PictureView
+         * @description A small picture of an image, at most 160 pixels on its longer side. `src`: a data URI.
+         */
+        PictureView: {
+            /** Height */
+            height: number;
+            /** Src */
+            src: string;
+            /** Width */
+            width: number;
+        };
+        /**
          * PieceView
          * @description One piece of a step.
          *
@@ -2069,8 +2081,8 @@ export interface components {
          *         reason: Why it is masked.
          *         encoders: Ranks that encode its images, one an image; empty where images go with their document.
          *         text: Decoded, where it was asked for.
-         *         num_images: Of the sample; None where they were not asked for.
-         *         images: Small pictures of the first ones as data URIs, where they were asked for.
+         *         images: Small pictures of the first ones, where they were asked for: at most 24 in an answer.
+         *         more_images: Images of the sample that are not shown.
          */
         PieceView: {
             /** Block */
@@ -2090,13 +2102,16 @@ export interface components {
             /** First Token */
             first_token: number;
             /** Images */
-            images?: string[];
+            images?: components["schemas"]["PictureView"][];
             /** Lane */
             lane: number;
             /** Microbatch */
             microbatch: number;
-            /** Num Images */
-            num_images?: number | null;
+            /**
+             * More Images
+             * @default 0
+             */
+            more_images: number;
             /** Num Tokens */
             num_tokens: number;
             /** Pos */
@@ -3211,7 +3226,6 @@ export interface components {
          *         lineage: `generation 2 from step 30 of generation 1`, newest first.
          *         state: delivered, planned, or left out (on purpose, by a resume with skip).
          *         notes: What could not be told, and why.
-         *         images_left_out: Images of `pieces` that are not shown, where images were asked for: at most 24 are.
          */
         StepView: {
             /** Digest */
@@ -3220,11 +3234,6 @@ export interface components {
             generation: number;
             /** Global Valid Tokens */
             global_valid_tokens: number;
-            /**
-             * Images Left Out
-             * @default 0
-             */
-            images_left_out: number;
             /** Lineage */
             lineage: string[];
             /** Mesh */
