@@ -56,7 +56,7 @@ export function Editor({ run, view, seed }: EditorProps) {
   ]);
   const begin = (found: { base: number; schedule: Schedule; baseSchedule: Schedule }) =>
     dispatch({ type: "load", ...found });
-  const review = { run, view, base: view.revision, before: newest, firstFree: live.firstFree, span: shown.span };
+  const dialog = { run, view, firstFree: live.firstFree, span: shown.span };
   return (
     <Page
       title="Schedule"
@@ -142,8 +142,10 @@ export function Editor({ run, view, seed }: EditorProps) {
       </div>
       {open === "review" && (
         <ReviewDialog
-          {...review}
+          {...dialog}
           title="Review and publish"
+          base={state.base}
+          before={state.baseSchedule}
           after={draft}
           change={{ is: "publish", schedule: draft }}
           onClose={() => setOpen("")}
@@ -152,8 +154,10 @@ export function Editor({ run, view, seed }: EditorProps) {
       )}
       {open === "hold" && (
         <ReviewDialog
-          {...review}
+          {...dialog}
           title="Hold the mixture as it is"
+          base={view.revision}
+          before={newest}
           after={held(newest, live.firstFree)}
           change={{ is: "hold" }}
           message="Hold the mixture"

@@ -18,7 +18,8 @@ export interface ReviewProps {
   title: string;
   run: string;
   view: ScheduleView;
-  /** The revision that the change is published over. */
+  /** The revision that the change is published over, as it was when the dialog was opened: what a person reviewed. A
+   * newer one that comes meanwhile must not be overwritten unseen. */
   base: number;
   before: Schedule;
   after: Schedule;
@@ -34,14 +35,15 @@ const ENDED = new Set(["ended", "done", "closed", "finished"]);
 
 /** What is about to be published: in words, as curves, in tokens; and the fields that it needs. */
 export function ReviewDialog(props: ReviewProps) {
-  const { title, run, view, before, after, change, firstFree, span } = props;
+  const { title, run, view, after, change, firstFree, span } = props;
+  const [{ base, before }] = useState({ base: props.base, before: props.before });
   const [atText, setAtText] = useState("");
   const [message, setMessage] = useState(props.message ?? "");
   const [name, setName] = useState("");
   const isLive = useIsLive(run);
   const atStep = atText.trim() === "" ? null : numberOf(atText);
   const [until, setUntil] = useState(Math.max(span.to, firstFree + 1));
-  const { isBusy, outcome, send } = usePublish(props, { message: message.trim(), atStep });
+  const { isBusy, outcome, send } = usePublish(props, base, { message: message.trim(), atStep });
   const reason = reasonOf({ atStep, message, name, run, isLive });
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -56,7 +58,7 @@ export function ReviewDialog(props: ReviewProps) {
           after={after}
           fromStep={atStep ?? firstFree}
           span={span}
-          beforeName={`revision ${view.revision}, in force`}
+          beforeName={`revision ${base}`}
           afterName={
             change.is === "restore" ? `revision ${change.revision} again` : change.is === "hold" ? "held" : "this draft"
           }
@@ -118,13 +120,13 @@ function useIsLive(run: string): boolean {
   return found === undefined || !ENDED.has(found.state);
 }
 
-function usePublish(props: ReviewProps, form: { message: string; atStep: number | null }) {
+function usePublish(props: ReviewProps, base: number, form: { message: string; atStep: number | null }) {
   const { name } = useSession();
   const [isBusy, setBusy] = useState(false);
   const [outcome, setOutcome] = useState<Outcome | null>(null);
   const send = async () => {
     setBusy(true);
-    const found = await publish(props.run, props.base, props.change, form, name);
+    const found = await publish(props.run, base, props.change, form, name);
     setBusy(false);
     setOutcome(found);
     props.onOutcome(found);
