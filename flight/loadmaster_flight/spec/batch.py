@@ -42,11 +42,13 @@ class BatchSpec(SpecModel):
     microbatches: Ramp
     """G: microbatches of one optimizer step, all ranks together. May ramp, rounded down to g_multiple."""
     layout: Layout = Layout.PACK
+    """`pack`: whole documents, best fit. `concat`: documents cut where a microbatch ends. `pad`: one document a row."""
     rows: Annotated[int, Field(ge=1)] = 1
     """Rows of a microbatch with layout pad."""
     align: Annotated[int, Field(ge=1)] = 16
     """Every document is padded to a multiple of this; a mesh needs align % (2*cp) = 0 where cp > 1."""
     over_long: OverLong = OverLong.SPLIT
+    """A document longer than a microbatch (a row): cut into pieces (`split`), or left out and counted (`skip`)."""
     g_multiple: Annotated[int, Field(ge=1)] = 1
     """Microbatch counts are rounded down to this multiple; dp must divide it where they ramp."""
     c_multiple: Annotated[int | None, Field(ge=1)] = None

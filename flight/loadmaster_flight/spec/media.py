@@ -43,6 +43,7 @@ class VisionSpec(SpecModel):
     """Images and video frames."""
 
     layout: VisionLayout = VisionLayout.PATCHES
+    """Form of pixel_values: `patches` of images of any size, or `frames` of one fixed `size`."""
     patch: Annotated[int, Field(ge=1)] = 14
     """Pixels of a patch's side."""
     merge: Annotated[int, Field(ge=1)] = 2
@@ -56,24 +57,31 @@ class VisionSpec(SpecModel):
     max_patches: Annotated[int, Field(ge=1)] = 16_384
     """Most patches that one encoder takes at once: of an image, or of one temporal group of a video."""
     over_max: OverMax = OverMax.RESIZE
+    """An image of more than max_patches: made smaller, left out and counted (`skip`), or cut into bands (`shard`)."""
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = (224, 224)
     """Height and width with layout frames."""
     tokens_per_frame: Annotated[int, Field(ge=0)] = 1
     """Placeholder tokens of each frame with layout frames."""
     dtype: PixelType = PixelType.UINT8
+    """Type of pixel_values: as decoded (uint8), or normalised by the loader."""
     mean: Triple = (0.48145466, 0.4578275, 0.40821073)
     """Mean of red, green and blue in [0, 1]; the default is that of CLIP and Qwen2-VL."""
     std: Triple = (0.26862954, 0.26130258, 0.27577711)
+    """Standard deviation of red, green and blue."""
     fps: Annotated[float, Field(gt=0)] = 2.0
     """Frames taken of each second of a video."""
     min_frames: Annotated[int, Field(ge=1)] = 2
+    """Frames taken of a video at least."""
     max_frames: Annotated[int, Field(ge=1)] = 64
+    """Frames taken of a video at most; more are thinned out evenly."""
     image_token: TokenName = "<|image_pad|>"
     """Placeholder of an image: as many as the encoder yields embeddings."""
     video_token: TokenName = "<|video_pad|>"
+    """Placeholder of a video, as `image_token`."""
     start_token: TokenName | None = None
     """Put before each image and video, for example `<|vision_start|>`."""
     end_token: TokenName | None = None
+    """Put after each image and video."""
 
     @model_validator(mode="after")
     def _fits(self) -> VisionSpec:
@@ -141,8 +149,11 @@ class AudioSpec(SpecModel):
     max_s: Annotated[float, Field(gt=0)] = 30.0
     """Longer audio is cut to this."""
     audio_token: TokenName = "<|audio_pad|>"
+    """Placeholder of audio: one a frame, or a group of `merge`."""
     start_token: TokenName | None = None
+    """Put before each recording."""
     end_token: TokenName | None = None
+    """Put after each recording."""
 
     def num_frames(self, duration_s: float) -> int:
         """Frames of audio of a duration, cut to `max_s`."""
@@ -157,7 +168,9 @@ class MediaSpec(SpecModel):
     """What a run makes of images, video and audio. Without it a run is text alone."""
 
     vision: VisionSpec | None = None
+    """Images and video; null: the run has none."""
     audio: AudioSpec | None = None
+    """Audio; null: the run has none."""
     max_bytes: Annotated[int, Field(ge=1)] = 64 << 20
     """A larger file is bad; checked before it is decoded."""
     max_decode_pixels: Annotated[int, Field(ge=1)] = 100_000_000

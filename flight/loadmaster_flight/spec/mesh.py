@@ -51,12 +51,15 @@ class StageFields(SpecModel):
     """
 
     tokens: Stages = ("first",)
+    """Stages that get `tokens`."""
     labels: Stages = ("last",)
+    """Stages that get `labels` (and `loss_mask`)."""
     pixel_values: Stages = ("first",)
     """Where ranks of their own encode images every stage gets what it encodes, whatever is said here."""
     images: Stages = ("first",)
     """What says whose images these are: image_kind, grid_thw, image_doc, image_token_start, unit_rank."""
     audio_values: Stages = ("first",)
+    """Stages that get the samples of audio."""
     audio: Stages = ("first",)
     """What says whose audio this is: audio_frames, audio_doc, audio_token_start."""
 
@@ -65,10 +68,15 @@ class MeshSpec(SpecModel):
     """Sizes of the axes. `dp: auto` takes what world_size leaves. `order` is slowest axis first."""
 
     dp: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Data-parallel ranks; auto takes what world_size leaves. Must divide the microbatches of a step."""
     pp: Annotated[int, Field(ge=1)] = 1
+    """Pipeline stages."""
     cp: Annotated[int, Field(ge=1)] = 1
+    """Context-parallel ranks, which share the tokens of every document; 2 * cp must divide align."""
     tp: Annotated[int, Field(ge=1)] = 1
+    """Tensor-parallel ranks, which get the same bytes."""
     order: tuple[AxisName, ...] = ("pp", "dp", "cp", "tp")
+    """The axes, slowest first: how ranks are numbered."""
     stage_fields: StageFields = StageFields()
     """Which pipeline stages get tokens, labels, images and audio."""
     tp_mode: TpMode = TpMode.READ

@@ -16,10 +16,13 @@ class BackboneSpec(SpecModel):
     """A dense decoder."""
 
     hidden: Size
+    """Width."""
     layers: Size
+    """Number of layers."""
     ffn: Size
     """Width of the feed-forward part."""
     vocab: Size
+    """Size of the vocabulary."""
     kv_hidden: Size | None = None
     """Width of keys and of values; by default `hidden`, less with grouped queries."""
     swiglu: bool = True
@@ -41,7 +44,9 @@ class EncoderSpec(SpecModel):
     """A vision transformer."""
 
     hidden: Size
+    """Width."""
     layers: Size
+    """Number of layers."""
     ffn: Size | None = None
     """Width of the feed-forward part; by default 4 * hidden."""
     patch_dim: Annotated[int, Field(ge=0)] = 0
@@ -52,4 +57,6 @@ class ModelSpec(SpecModel):
     """The networks that are trained. What is not given has the shape of a 12B decoder and of a 2B encoder."""
 
     backbone: BackboneSpec | None = None
+    """The decoder."""
     encoder: EncoderSpec | None = None
+    """The vision encoder."""

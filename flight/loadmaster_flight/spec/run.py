@@ -34,7 +34,9 @@ class UntilSpec(SpecModel):
     """When the train stream ends: after whichever of these comes first. Nothing given: it never ends by itself."""
 
     steps: Annotated[int | None, Field(ge=1)] = None
+    """Number of steps."""
     tokens: Annotated[int | None, Field(ge=1)] = None
+    """Real tokens, without padding; the step that reaches it is the last."""
     epochs: Annotated[int | None, Field(ge=1)] = None
     """Passes over every source; a source that ends sooner leaves its share to the others."""
 
@@ -43,6 +45,7 @@ class EvaluationSpec(SpecModel):
     """A finite pass over some sources: each sample exactly once, never moving the train stream."""
 
     sources: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """Names of the sources that are read, each sample once."""
     microbatches: Annotated[int | None, Field(ge=1)] = None
     """G of the pass; by default the run's at step 0."""
 
@@ -72,16 +75,21 @@ class RunSpec(SpecModel):
     """One training job's data plan."""
 
     run: Name
+    """Name of the run: lower-case letters, digits, `.`, `_` and `-`."""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    """Decides every order."""
     tokenizer: str | None = None
     """A Hugging Face tokenizers file (tokenizer.json), for every source that names none."""
     vocab_size: Annotated[int | None, Field(ge=1)] = None
     """Token ids must be below this; by default the tokenizer's own size."""
     sources: Annotated[dict[Name, SourceSpec], Field(min_length=1)]
+    """Name -> source. Their order is frozen with the run."""
     mixture: MixtureSpec
     """By default equal shares of all sources that no evaluation names."""
     batch: BatchSpec
+    """What a step looks like."""
     mesh: MeshSpec = MeshSpec()
+    """The device mesh, and what each axis gets."""
     strategy: Annotated[str, Field(min_length=1)] = "llm_balance"
     """How a step's pieces are placed on the ranks: a built-in strategy, or `package.module:function`."""
     media: MediaSpec = MediaSpec()
@@ -89,8 +97,11 @@ class RunSpec(SpecModel):
     model: ModelSpec = ModelSpec()
     """Sizes of the networks, which say what a document costs."""
     until: UntilSpec = UntilSpec()
+    """When the train stream ends."""
     evaluation: dict[Name, EvaluationSpec] = Field(default_factory=dict)
+    """Name -> finite pass over some sources, a stream of its own."""
     budgets: BudgetSpec = BudgetSpec()
+    """Bytes that each role keeps, and how far ahead it works."""
 
     @model_validator(mode="before")
     @classmethod

@@ -24,14 +24,18 @@ class Knot(SpecModel):
     """The value at a step, and the way to the next knot."""
 
     at: Annotated[int, Field(ge=0)]
+    """Step of the knot."""
     value: Annotated[float, Field(ge=0)]
+    """Value of the curve at that step."""
     shape: Shape = Shape.STEP
+    """The way to the next knot."""
 
 
 class Ramp(SpecModel):
     """A curve over steps. Before the first knot it has the first value, after the last one the last value."""
 
     knots: Annotated[tuple[Knot, ...], Field(min_length=1)]
+    """In ascending order of their steps."""
 
     @model_validator(mode="before")
     @classmethod

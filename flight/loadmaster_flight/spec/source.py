@@ -73,7 +73,7 @@ class TransformSpec(SpecModel):
     tokenizer: str | None = None
     """A Hugging Face tokenizers file (tokenizer.json); the run's by default."""
     chat_template: str | None = None
-    """Jinja template of a chat, or the path of a file that holds one; ChatML by default. See `is_template_file`."""
+    """Jinja template of a chat, or the path of a file that holds one (no brace, one line); ChatML by default."""
     bos: str | bool = False
     """Text of the token put before each document; true finds the tokenizer's own. Ids that come as ids stay as they
     are unless the token is named by its text."""
@@ -123,10 +123,13 @@ class SourceSpec(SpecModel):
     uri: str | tuple[str, ...]
     """A path, a glob or an s3:// address of shards, or several of them. Relative paths start at the spec's folder."""
     format: SourceFormat = SourceFormat.AUTO
+    """Format of the shards; auto goes by their extensions. `folder`, `mds` and `energon` must be named."""
     transform: TransformSpec
+    """How a row becomes token ids."""
     max_epochs: Annotated[int | None, Field(ge=1)] = None
     """How often the source may be read from beginning to end; by default without limit."""
     on_exhausted: OnExhausted = OnExhausted.RENORMALIZE
+    """What happens once `max_epochs` are read: the others share its weight, the stream ends, or it fails."""
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = 0.01
     """More bad rows than this among the last 1,000 (and at least 20) pause the run."""
     shadows: Annotated[int, Field(ge=0, le=8)] = 0
