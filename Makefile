@@ -8,7 +8,7 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup console api demo screenshots test matrix check bench clean
+.PHONY: help setup console api demo screenshots docs test matrix check bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -36,6 +36,10 @@ demo: console ## train a small GPT on five real sources; ARGS=--exit ends when i
 
 screenshots: console ## take docs/images/*.png from a real run of the demo
 	@$(BIN)/python console/screenshots.py $(ARGS)
+
+docs: $(READY) ## build the site into build/site; a dead link is an error
+	@$(BIN)/python docs/site/spec_reference.py --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)

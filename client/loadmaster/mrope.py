@@ -24,7 +24,8 @@ def mrope_positions(images: Images, cu_seqlens: npt.ArrayLike, *, cp: int = 1, c
     Args:
         images: Of the microbatch; grid_thw and token_start must be there.
         cu_seqlens: Boundaries of the whole microbatch.
-        cp, cp_rank: Which slice.
+        cp: Number of slices.
+        cp_rank: Which slice.
 
     Returns:
         Shape (3, T), int64.

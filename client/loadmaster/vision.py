@@ -20,7 +20,8 @@ def normalise(pixels: Array, mean: Triple, std: Triple, dtype: Any = None) -> Ar
 
     Args:
         pixels: Shape (P, D), uint8: `images.pixel_values`. Others are normalised already, and cast only.
-        mean, std: `images.mean` and `images.std`.
+        mean: `images.mean`.
+        std: `images.std`.
         dtype: Of the result; by default float32. It is computed in float32.
 
     Returns:
