@@ -36,6 +36,8 @@ from .joining import find_run, join
 
 HEALTH_S = 1.0
 """A constructor that does not say that it lives within this time is gone."""
+MAX_HEALTH_S = 16.0
+"""The same after several that were not, without a step between: then the machine is busy, or the network slow."""
 MAX_PAUSE_S = 2.0
 MAX_READY_PAUSE_S = 0.2
 CLOSE_S = 5.0
@@ -58,7 +60,7 @@ class RemoteFeed:
         self._waiting_for = "joining"
         self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
-        self._constructor = ""
+        self._constructor, self._health_s = "", HEALTH_S
         self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
         self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect)
         name = f"loadmaster-read-rank{options.rank}"
@@ -179,6 +181,7 @@ class RemoteFeed:
                 if isinstance(error, (UnavailableError, DeadlineError)) and self._constructor:
                     hangs = isinstance(error, DeadlineError)
                     self._suspects.report(self._constructor, error.message, hangs)
+                    self._health_s = min(2 * self._health_s, MAX_HEALTH_S) if hangs else HEALTH_S
                 # What is only not there yet comes with a heartbeat of the constructor: no need to ask ever less often.
                 longest_s = MAX_READY_PAUSE_S if isinstance(error, (NotReadyError, MovedError)) else MAX_PAUSE_S
                 pause_s = 0.05 if self._position > before else min(pause_s * 1.6, longest_s)
@@ -191,7 +194,7 @@ class RemoteFeed:
         self._constructor = ticket.address
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
         with _naming(ticket.address), FlightPeer(ticket.address) as peer:
-            peer.action(Action.HEALTH, timeout_s=HEALTH_S)  # opening a stream has no deadline of its own
+            peer.action(Action.HEALTH, timeout_s=self._health_s)  # opening a stream has no deadline of its own
             reader = peer.open(bytes.fromhex(ticket.ticket_hex))
             what = f"constructor {ticket.address}"
             with ReadWatchdog(reader, what=what, is_there=lambda: self._is_there(ticket.address)) as watchdog:
@@ -205,11 +208,11 @@ class RemoteFeed:
 
     def _is_there(self, address: str) -> bool:
         """Whether a constructor that sends nothing lives; where it does not say so at once, the planner looks too."""
-        if answers(address, timeout_s=HEALTH_S / 4):
+        if answers(address, timeout_s=self._health_s / 4):
             return True
         arguments = (address, "it neither sends nor answers", True)
         threading.Thread(target=self._suspects.report, args=arguments, name="suspect", daemon=True).start()
-        return answers(address, timeout_s=HEALTH_S * 3 / 4)
+        return answers(address, timeout_s=self._health_s * 3 / 4)
 
     def _ticket(self) -> TicketReply:
         assert self._info is not None
@@ -240,7 +243,7 @@ class RemoteFeed:
         with self._changed:
             self._ready.append(FeedItem(step=frame.step, batch=batch))
             self._position = self._skip.after(self._position)
-            self._waiting_for = "the next batch"
+            self._waiting_for, self._health_s = "the next batch", HEALTH_S
             self._changed.notify_all()
         self._wait_for_room()
 
