@@ -14,6 +14,8 @@ export default defineConfig({
     manifest: "manifest.json",
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 800,
   },
   server: { proxy: { "/api": { target: planner, changeOrigin: true, timeout: 0 } } },
 });
