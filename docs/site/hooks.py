@@ -22,6 +22,15 @@ SOURCE_PAGE = "# `{path}`\n\n```{language}\n{text}\n```\n"
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".md": "markdown"}
 
 
+def on_config(config: Any) -> Any:
+    """Put pages that the navigation of mkdocs.yml does not name behind the others."""
+    named = set(_leaves(config.nav))
+    pages = sorted(path.relative_to(config.docs_dir).as_posix() for path in Path(config.docs_dir).rglob("*.md"))
+    if more := [uri for uri in pages if uri not in named]:
+        config.nav.append({"More": more})
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages; refuse a reference of the run spec that is stale."""
     if missing := undescribed():
@@ -84,3 +93,9 @@ def _source_uri(path: str) -> str:
 
 def _is_source(uri: str) -> bool:
     return uri.startswith("source/")
+
+
+def _leaves(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [leaf for part in (nav.values() if isinstance(nav, dict) else nav) for leaf in _leaves(part)]
