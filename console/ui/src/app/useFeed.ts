@@ -20,5 +20,6 @@ export function useFeed(): void {
     document.addEventListener("visibilitychange", follow);
     return () => document.removeEventListener("visibilitychange", follow);
   }, []);
+  useEvents("resync", () => void queries.invalidateQueries());
   useEvents("run", () => void queries.invalidateQueries({ queryKey: ["runs"] }));
 }
