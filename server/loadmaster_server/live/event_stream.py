@@ -41,13 +41,15 @@ class EventStream(StreamingResponse):
 
 async def _frames(hub: EventHub, subscriber: Subscriber) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MS}\n".encode() + hub.frame("hello", _hello(hub, subscriber))
-    while not subscriber.is_closed:
+    while True:
         frames, dropped = await subscriber.take(HEARTBEAT_S)
         if dropped:
             yield hub.resync(dropped)
         if frames:
             yield b"".join(frames)
-        elif not dropped and not subscriber.is_closed:
+        elif not dropped and subscriber.is_closed:  # what was told before the end is taken
+            return
+        elif not dropped:
             yield BEAT
 
 
