@@ -55,6 +55,12 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 
 
 @pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
+    """Without transitions, in the middle of which colours have too little contrast; pytest-playwright asks for this."""
+    return {**browser_context_args, "reduced_motion": "reduce"}
+
+
+@pytest.fixture(scope="session")
 def bundle() -> None:
     """The console's bundle, built from what is in the checkout."""
     subprocess.run([sys.executable, str(ROOT / "console" / "build.py"), "bundle"], check=True, stdout=sys.stderr)
