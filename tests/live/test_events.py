@@ -9,7 +9,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,8 +24,15 @@ from loadmaster_server.store import GenerationState
 from support.live_run import LiveRun
 from support.synthetic import wait_for
 
+T = TypeVar("T")
 TOPIC = Topic("run", "train")
 STOP_S = 0.3
+
+
+def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread: a browser test in this process leaves its own loop running in the main one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def test_events_when_a_step_is_acknowledged_then_progress_follows_and_every_event_has_its_model(
@@ -175,7 +184,7 @@ def test_slow_reader_when_too_much_waits_then_it_is_told_to_resync_and_the_loss_
         assert stats["event_streams"] == 2
         return [await slow.take(1), await slow.take(0.01)]
 
-    (frames, dropped), nothing = asyncio.run(read())
+    (frames, dropped), nothing = apart(read())
     assert dropped == 4
     assert [json.loads(frame.split(b"data: ")[1])["dropped"] for frame in frames] == [4, 5]
     assert nothing == ([], 0)
@@ -191,7 +200,7 @@ def test_stream_when_events_were_dropped_then_resync_comes_before_what_is_left()
         hub.close()
         return [bytes(part) async for part in stream.body_iterator]  # type: ignore[arg-type]
 
-    parts = asyncio.run(read())
+    parts = apart(read())
     assert b"event: hello" in parts[0]
     assert b"event: resync" in parts[1]
     assert f'"dropped":{hub_module.MAX_QUEUED + 1}'.encode() in parts[1]
@@ -210,7 +219,7 @@ def test_subscribe_when_there_are_too_many_or_the_planner_stops_then_refused(mon
             hub.subscribe(TOPIC)
         return first
 
-    assert asyncio.run(subscribe()).is_closed
+    assert apart(subscribe()).is_closed
 
 
 def _server_threads() -> int:
