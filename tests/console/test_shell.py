@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from support.console_cluster import ConsoleCluster
@@ -13,7 +14,7 @@ from .conftest import Complaints
 
 OpenPage = Callable[..., Page]
 SCREENS = ["/runs", "/runs/tides", "/runs/tides/sources", "/runs/tides/checkpoints", "/audit", "/access"]
-BADGE = "[data-status]"
+BADGE = "[data-live]"
 GONE = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
 
 
@@ -31,7 +32,7 @@ def wait_for_step(page: Page, step: int) -> None:
 
 def badge(page: Page, status: str) -> None:
     """Wait until the live badge says so."""
-    expect(page.locator(BADGE)).to_have_attribute("data-status", status, timeout=30_000)
+    expect(page.locator(BADGE)).to_have_attribute("data-live", status, timeout=30_000)
 
 
 def go_to(page: Page, path: str) -> None:
@@ -41,6 +42,7 @@ def go_to(page: Page, path: str) -> None:
     expect(page.locator("#main [aria-busy=true], #main .mantine-Skeleton-root")).to_have_count(0)
 
 
+@pytest.mark.timeout(900)  # twelve looks of axe at whole pages: minutes on a machine that does much else
 def test_screens_in_both_themes_have_no_violation(open_page: OpenPage, check_accessible) -> None:
     page = open_page("/runs", role="admin")
     for path in SCREENS:

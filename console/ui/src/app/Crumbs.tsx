@@ -13,7 +13,9 @@ export function Crumbs() {
     <nav className={classes.crumbs} aria-label="Breadcrumb">
       <ol>
         <li>
-          <Link to="/runs">Runs</Link>
+          <Link to="/runs" activeOptions={{ exact: true }}>
+            Runs
+          </Link>
         </li>
         {run && (
           <li>
@@ -33,8 +35,11 @@ export function Crumbs() {
 function useScreenName(): string {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const { run = "" } = useParams({ strict: false });
-  const all = [...RUN_SCREENS, ...TOP_SCREENS];
-  return all.find(({ to }) => to.replace("$run", encodeURIComponent(run)) === path.replace(/\/$/, ""))?.name ?? "";
+  const here = path.replace(/\/$/, "");
+  const resolved = ({ to }: { to: string }) => to.replace("$run", encodeURIComponent(run));
+  const isWithin = (screen: { to: string }) => screen.to !== "/runs/$run" && here.startsWith(`${resolved(screen)}/`);
+  const exact = [...RUN_SCREENS, ...TOP_SCREENS].find((screen) => resolved(screen) === here);
+  return (exact ?? RUN_SCREENS.find(isWithin))?.name ?? "";
 }
 
 function RunSwitcher() {

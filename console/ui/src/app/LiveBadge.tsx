@@ -36,7 +36,7 @@ export function LiveBadge() {
         variant="subtle"
         className={classes.live}
         data-tone={mark.tone}
-        data-status={status}
+        data-live={status}
         aria-pressed={status === "paused"}
         onClick={() => feed.setPaused(status !== "paused")}
         leftSection={<Icon name={mark.icon} size={14} />}
