@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints the table of the kill matrix."""
-    if config.getoption("--matrix"):
+    if config.getoption("--matrix") or config.getoption("--diagonal"):
         reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
         for report in (one for one in reports if one.when == "call"):
             for name, text in report.user_properties:

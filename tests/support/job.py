@@ -62,14 +62,15 @@ class Job:
             rank.stdin.close()
         self.ranks.clear()
 
-    def hold(self) -> None:
-        """Let the ranks stand still at the next step from `HOLD_AT` on."""
+    def hold(self, *, saving: bool = False) -> None:
+        """Let the ranks stand still at the next step from `HOLD_AT` on; or in the middle of saving, `HOLD_SAVE_AT`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "hold").touch()
+        (self.folder / ("hold-save" if saving else "hold")).touch()
 
     def go_on(self) -> None:
         """Take that back."""
-        (self.folder / "hold").unlink(missing_ok=True)
+        for name in ("hold", "hold-save"):
+            (self.folder / name).unlink(missing_ok=True)
 
     def is_held(self) -> bool:
         return all((self.folder / f"{rank}.held").exists() for rank in range(WORLD))

@@ -33,7 +33,8 @@ STEPS = 30
 AT_STEP = 10
 OUTAGE_S = 3.0
 """Longer than a lease: who is stopped or cut off for so long comes back to find its work done by others."""
-CELL_TIMEOUT_S = 90.0
+CELL_TIMEOUT_S = 180.0
+VERIFY_TIMEOUT_S = 60.0
 WEIGHTS = {"prose": 0.2, "code": 0.2, "zipped": 0.3, "tarred": 0.3}
 
 
@@ -127,6 +128,7 @@ class Matrix:
     def run(self, cell: Cell) -> Outcome:
         """One cell; AssertionError says what is wrong."""
         self._num_runs += 1
+        self.rig.restart_lost()
         name = f"cell-{self._num_runs}"
         spec, manifests = self.make(name)
         register_run(self.rig.url, spec, manifests, timeout_s=30)
@@ -145,7 +147,6 @@ class Matrix:
         self.rig.note_shared_memory()
         left = self.rig.leftovers()
         assert not left, f"{cell} left {left}"
-        self.rig.restart_lost()
         return Outcome(
             cell=cell,
             attempts=job.attempts,
@@ -157,8 +158,8 @@ class Matrix:
 
     def _disturb(self, cell: Cell, job: Job) -> int | None:
         """Start the job, strike at the time, and mend what can be; returns the first step of another mixture."""
-        if cell.phase is Phase.IDLE:
-            job.hold()
+        if cell.phase in (Phase.IDLE, Phase.CHECKPOINT):
+            job.hold(saving=cell.phase is Phase.CHECKPOINT)
         job.start()
         job.wait(lambda: self._is_time(cell.phase, job), f"the time of {cell}", CELL_TIMEOUT_S)
         pids, proxies = self._target(cell.party, job)
@@ -166,6 +167,8 @@ class Matrix:
         if publish is not None:
             publish.start()
         mend = strike(self.rig, pids, cell.fault, proxies)
+        if cell.phase is Phase.CHECKPOINT:
+            job.go_on()
         if cell.fault is Fault.KILL:
             self._revive(cell.party, proxies)
         until_s = time.monotonic() + OUTAGE_S
@@ -200,7 +203,7 @@ class Matrix:
     def _revive(self, party: Party, proxies: list[SeveringProxy]) -> None:
         """Do what a supervisor does at once; loaders and constructors stay away till the end of the cell."""
         if party is Party.PLANNER:
-            self.rig.members[PLANNER].process.wait(10)
+            self.rig.members[PLANNER].process.wait(60)
             self.rig.start_planner()
         elif party is Party.DATABASE:
             assert self.rig.postgres is not None
@@ -218,14 +221,15 @@ class Matrix:
         return self._reference[at]
 
     def _verify(self, run: str) -> VerifyReport:
-        wait_until(lambda: self._acknowledged(run) == STEPS, timeout_s=15, what=f"{run} to be acknowledged")
+        what = f"{run} to be acknowledged"
+        wait_until(lambda: self._acknowledged(run) == STEPS, timeout_s=VERIFY_TIMEOUT_S, what=what)
         path, query = f"/runs/{run}/verify", {"stream": "train"}
-        lines = retrying(lambda: list(self.rig.client.lines(path, query=query)), deadline_s=15)
+        lines = retrying(lambda: list(self.rig.client.lines(path, query=query)), deadline_s=VERIFY_TIMEOUT_S)
         return from_json(VerifyReport, json.loads(lines[-1]))
 
     def _acknowledged(self, run: str) -> int:
         path = f"/runs/{run}/streams/train"
-        return retrying(lambda: self.rig.client.get(path, StreamView), deadline_s=15).acknowledged
+        return retrying(lambda: self.rig.client.get(path, StreamView), deadline_s=VERIFY_TIMEOUT_S).acknowledged
 
 
 def _with_change(spec: RunSpec, at: int) -> RunSpec:

@@ -3,7 +3,8 @@
     python paced_rank.py URL RUN RANK WORLD_SIZE FOLDER STATE
 
 In FOLDER it appends each step to RANK.jsonl, writes RANK.held while it stands still because of a file `hold`, and
-saves RANK.STEP.state as a trainer does: a .part that takes a while, then renamed. STATE: a saved one, or `-`.
+saves RANK.STEP.state as a trainer does: a .part that takes a while, then renamed. From step 12 on it stays at the .part
+while there is a file `hold-save`. STATE: a saved one, or `-`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ STEP_S = 0.04
 SAVE_EVERY = 6
 SAVE_S = 0.25
 HOLD_AT = 8
+HOLD_SAVE_AT = 12
 LOOK_S = 0.02
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 
 
 def train(url: str, run: str, rank: int, world_size: int, folder: Path, state: str) -> None:
@@ -37,16 +39,18 @@ def train(url: str, run: str, rank: int, world_size: int, folder: Path, state: s
             print(json.dumps(line), file=out, flush=True)
             time.sleep(STEP_S)
             if (batch.step + 1) % SAVE_EVERY == 0:
-                save(folder / f"{rank}.{batch.step + 1}.state", stream.state_dict())
+                save(folder / f"{rank}.{batch.step + 1}.state", stream.state_dict(), batch.step + 1)
             if batch.step + 1 >= HOLD_AT:
                 hold(folder, rank)
             asked_s = time.monotonic()
 
 
-def save(path: Path, state: dict[str, object]) -> None:
+def save(path: Path, state: dict[str, object], step: int) -> None:
     """Write as slowly as a trainer that has a model to write too."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(state))
+    while step >= HOLD_SAVE_AT and (path.parent / "hold-save").exists():
+        time.sleep(LOOK_S)
     time.sleep(SAVE_S)
     part.replace(path)
 

@@ -27,8 +27,8 @@ from .temporary_postgres import Cluster
 
 LEASE_S = 2.0
 HEARTBEAT_S = 0.25
-READY_TIMEOUT_S = 60.0
-END_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 180.0
+END_TIMEOUT_S = 60.0
 DATABASE = "database"
 PLANNER = "planner"
 

@@ -13,6 +13,7 @@ from loadmaster_flight.spec import load_run_spec
 from loadmaster_server.freezing import freeze_run
 from support.kill_matrix import ALL_CELLS, DIAGONAL, STEPS, Cell, Matrix, Outcome, Party
 from support.rig import Rig
+from support.temporary_postgres import why_not
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1500)]
 BUDGETS = {"plan_ahead": 12, "bind_ahead": 6, "build_ahead": 2}
@@ -23,20 +24,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.config.getoption("--matrix"):
         groups = {str(party): [cell for cell in ALL_CELLS if cell.party is party] for party in Party}
     else:
-        groups = {
-            "actors": [cell for cell in DIAGONAL if cell.party is not Party.DATABASE],
-            "database": [cell for cell in DIAGONAL if cell.party is Party.DATABASE],
-        }
+        groups = {"diagonal": [cell for cell in DIAGONAL if cell.party is not Party.DATABASE or not why_not()]}
     is_asked_for = metafunc.config.getoption("--matrix") or metafunc.config.getoption("--diagonal")
-    left_out = [] if is_asked_for else [pytest.mark.skip(reason="two minutes: ask for it by --diagonal or --matrix")]
-    metafunc.parametrize(
-        "cells",
-        [pytest.param(cells, id=name, marks=[*_marks(name), *left_out]) for name, cells in groups.items()],
-    )
+    left_out = [] if is_asked_for else [pytest.mark.skip(reason="minutes: ask for it by --diagonal or --matrix")]
+    params = [pytest.param(cells, id=name, marks=[*_marks(cells), *left_out]) for name, cells in groups.items()]
+    metafunc.parametrize("cells", params)
 
 
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.postgres] if name == Party.DATABASE else []
+def _marks(cells: list[Cell]) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.postgres] if any(cell.party is Party.DATABASE for cell in cells) else []
 
 
 @pytest.fixture
