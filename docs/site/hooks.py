@@ -5,7 +5,6 @@ README.md is the home page and CHANGELOG.md a page; a source file that a page li
 
 from __future__ import annotations
 
-import logging
 import posixpath
 import re
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 from spec_reference import page, undescribed
 
-LOG = logging.getLogger("mkdocs.hooks")
 ROOT = Path(__file__).parents[2]
 PAGES = {"index.md": "README.md", "changes.md": "CHANGELOG.md"}
 LINK = re.compile(r"(\]\()([^)#\s:]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
-SCREENSHOT = re.compile(r"^!\[[^\]]*\]\((images/[\w-]+\.png)\)$", re.M)
 SOURCE_SUFFIX = ".source.md"
 SOURCE_PAGE = "# `{path}`\n\n```{language}\n{text}\n```\n"
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".md": "markdown"}
@@ -63,17 +60,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         new = posixpath.relpath(target, posixpath.dirname(uri) or ".")
         return f"{match[1]}{new}{match[3] or ''}{match[4]}"
 
-    markdown = SCREENSHOT.sub(_if_taken, markdown)
     parts = FENCE.split(markdown)  # prose and code in turn
     return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
-
-
-def _if_taken(match: re.Match[str]) -> str:
-    """Leave a picture of `make screenshots` out until it has been taken."""
-    if (ROOT / "docs" / match[1]).is_file():
-        return match[0]
-    LOG.info("%s is not there yet: make screenshots", match[1])
-    return ""
 
 
 def _outside(uri: str, text: str) -> set[str]:
