@@ -78,10 +78,15 @@ class PlannerSeat:
         """Whether it is this one."""
         return self._acting is not None and self._lease.is_held
 
+    @property
+    def is_standing_by(self) -> bool:
+        """Whether another one acts. One that acts on a busy machine may be about to renew its lease late."""
+        return self._acting is None
+
     def start(self) -> None:
         """Act if the lease is free, else stand by."""
         self._look()
-        if not self.is_acting:
+        if self.is_standing_by:
             LOG.warning("standing by: %s acts", self.holder or "nobody yet")
         self._thread.start()
 

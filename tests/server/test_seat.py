@@ -51,6 +51,7 @@ def test_second_planner_when_one_acts_then_503_with_its_name_and_takes_over_when
         _runs(second)
     assert refused.value.details["holder"].startswith(first.url)
     assert (first.seat.is_acting, second.seat.is_acting) == (True, False)
+    assert (first.seat.is_standing_by, second.seat.is_standing_by) == (False, True)
     first.stop()
     wait_for(lambda: second.seat.is_acting, what="the second to act")
     assert b'"run":"run"' in _runs(second)

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if args.ready_file:
                 _announce(args.ready_file, server.url)
             LOG.info("planner at %s, state in %s", server.url, server.seat.settings.store_url)
-            if not server.seat.is_acting:
+            if server.seat.is_standing_by:
                 print(f"loadmaster planner: standing by at {server.url}: {server.seat.holder} acts", file=sys.stderr)
             stop.wait()
     except LoadmasterError as error:
