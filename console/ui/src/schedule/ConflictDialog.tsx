@@ -155,8 +155,8 @@ function MergeRow(props: MergeTableProps & MergedField) {
             onChange={(side) => onChoose(field, side as Side)}
           >
             <div className={classes.choice}>
-              <Radio value="mine" label="Mine" size="xs" />
-              <Radio value="theirs" label="Theirs" size="xs" />
+              <Radio value="mine" label="Mine" size="sm" />
+              <Radio value="theirs" label="Theirs" size="sm" />
             </div>
           </Radio.Group>
         ) : (
