@@ -32,7 +32,7 @@ def wait_for_step(page: Page, step: int) -> None:
 
 def badge(page: Page, status: str) -> None:
     """Wait until the live badge says so."""
-    expect(page.locator(BADGE)).to_have_attribute("data-live", status, timeout=30_000)
+    expect(page.locator(BADGE)).to_have_attribute("data-live", status, timeout=90_000)
 
 
 def go_to(page: Page, path: str) -> None:

@@ -80,8 +80,9 @@ export class Feed {
     this.open();
   }
 
-  private open(): void {
-    this.close("connecting");
+  /** `meanwhile`: what the badge says until the first byte is there. */
+  private open(meanwhile: FeedStatus = "connecting"): void {
+    this.close(meanwhile);
     if (!this.url) return;
     const abort = new AbortController();
     this.abort = abort;
@@ -131,7 +132,7 @@ export class Feed {
     this.close(isRefused ? "refused" : "offline");
     const wait = this.retryMs * (0.75 + Math.random() / 2);
     this.retryMs = Math.min(this.retryMs * 2, LONGEST_RETRY_MS);
-    if (!isRefused) this.timer = setTimeout(() => this.open(), wait);
+    if (!isRefused) this.timer = setTimeout(() => this.open("offline"), wait);
   }
 
   private lookAtBeat(): void {
