@@ -84,7 +84,7 @@ function Text({ piece }: { piece: PieceView }) {
 }
 
 function Thumbnails({ piece }: { piece: PieceView }) {
-  const { images = [], more_images: more = 0 } = piece as PieceView & { images?: Thumbnail[]; more_images?: number };
+  const { images, more_images: more } = piece;
   if (!images.length && !more) return null;
   return (
     <ul className={classes.images}>
@@ -96,10 +96,4 @@ function Thumbnails({ piece }: { piece: PieceView }) {
       {more > 0 && <li className="lm-muted">{more} more</li>}
     </ul>
   );
-}
-
-interface Thumbnail {
-  src: string;
-  width: number;
-  height: number;
 }

@@ -69,7 +69,7 @@ function useBounds(run: string, stream: string, view: StepView | undefined): Bou
   return useMemo(
     () => ({
       first: 0,
-      planned: data?.planned ?? (view ? view.step + 1 : 1),
+      planned: data?.planned ?? (view ? view.step + 2 : 1),
       worldSize: view ? worldSize(view.mesh) : 1,
       perRank: view ? perRank(view) : 1,
     }),
