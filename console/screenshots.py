@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def demo() -> Iterator[str]:
     """The demo, running; gives the link that it prints."""
     argv = [sys.executable, "-u", str(ROOT / "examples" / "demo.py")]
-    named = {**os.environ, "LOGNAME": "ada"}
+    named = {**os.environ, "LOGNAME": "you"}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=named) as process:
         assert process.stdout is not None
         try:
