@@ -36,6 +36,10 @@ FLAGS = [
 ]
 TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Until then, colours with a transition have the value of the other theme."""
+SHOW_THEME = """theme => new Promise(shown => {
+    document.documentElement.setAttribute('data-mantine-color-scheme', theme);
+    requestAnimationFrame(() => requestAnimationFrame(shown));
+})"""
 WAIT_MS = 30_000
 expect.set_options(timeout=WAIT_MS)
 
@@ -140,7 +144,7 @@ def check_accessible() -> Callable[[Page], None]:
 
     def check(page: Page) -> None:
         for theme in ("light", "dark"):
-            page.evaluate("theme => document.documentElement.setAttribute('data-mantine-color-scheme', theme)", theme)
+            page.evaluate(SHOW_THEME, theme)
             page.evaluate(TWO_FRAMES)
             violations = find_violations(page)
             assert not violations, f"{page.url} in {theme}:\n" + "\n".join(violations)

@@ -87,7 +87,7 @@ class SchedulePage:
         """What the page says came of it."""
         status = self.page.get_by_role("status").filter(has_text=re.compile("in force from step|Scheduled for step"))
         expect(status).to_be_visible()
-        return plain(status.inner_text())
+        return plain(status.locator("span").first.inner_text())
 
 
 def plain(text: str) -> str:

@@ -42,7 +42,8 @@ export function Editor({ run, view, seed }: EditorProps) {
   const changed = useMemo(() => changedFields(state.baseSchedule, draft), [state.baseSchedule, draft]);
   const { ref, width } = useElementSize();
   const shown = useView(view, newest, draft, live.firstFree, Math.max(320, width));
-  const active = fieldOf(shown.search.sel, view.sources, shown.largest);
+  const [first] = useState(shown.largest); // a revision that makes another source the largest must not change what is edited
+  const active = fieldOf(shown.search.sel, view.sources, first);
   const activate = (field: string) => shown.setSearch({ sel: selOf(field) });
   const rows = useMemo(
     () => sourceRows(view.sources, newest, draft, new Set(changed), shown.at, shown.search.q ?? ""),
