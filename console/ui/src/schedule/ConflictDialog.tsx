@@ -131,6 +131,11 @@ function MergeTable(props: MergeTableProps) {
   );
 }
 
+const SIDES: [Side, string][] = [
+  ["mine", "Mine"],
+  ["theirs", "Theirs"],
+];
+
 function MergeRow(props: MergeTableProps & MergedField) {
   const { field, fate, baseSchedule, theirs, mine, span, choices, onChoose } = props;
   const all = [baseSchedule, theirs, mine];
@@ -149,16 +154,19 @@ function MergeRow(props: MergeTableProps & MergedField) {
       ))}
       <td>
         {fate === "conflict" ? (
-          <Radio.Group
-            aria-label={`${fieldLabel(field)}: whose`}
-            value={choices[field] ?? null}
-            onChange={(side) => onChoose(field, side as Side)}
-          >
-            <div className={classes.choice}>
-              <Radio value="mine" label="Mine" size="sm" />
-              <Radio value="theirs" label="Theirs" size="sm" />
-            </div>
-          </Radio.Group>
+          <fieldset className={classes.choice}>
+            <legend className="lm-sr">{fieldLabel(field)}: whose</legend>
+            {SIDES.map(([side, label]) => (
+              <Radio
+                key={side}
+                size="sm"
+                name={`whose ${field}`}
+                label={label}
+                checked={choices[field] === side}
+                onChange={() => onChoose(field, side)}
+              />
+            ))}
+          </fieldset>
         ) : (
           <span className="lm-muted">{fate === "both alike" ? "the same on both sides" : `${fate}, by itself`}</span>
         )}
