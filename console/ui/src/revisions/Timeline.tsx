@@ -51,7 +51,7 @@ function Entry({ head, view, pair, onPick, onRestore }: Omit<TimelineProps, "hea
       </div>
       <p className={classes.message}>{head.message}</p>
       <p className={classes.meta}>
-        {head.author}, <time title={utc}>{local}</time>
+        {head.author || "with the run"}, <time title={utc}>{local}</time>
         {head.base !== null && <>; changes {changedText(head.changed)}</>}
       </p>
       <div className={classes.entryActions}>
