@@ -33,7 +33,11 @@ def served() -> Callable[[Path], TestClient]:
 
     def serve(folder: Path) -> TestClient:
         app = FastAPI()
-        app.get("/api/v1/runs")(list)
+
+        @app.get("/api/v1/runs")
+        def runs() -> list[str]:
+            return []
+
         app.add_middleware(ConsolePages, bundle=Bundle(folder))
         return TestClient(app, base_url="http://127.0.0.1")
 
