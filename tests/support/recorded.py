@@ -60,9 +60,9 @@ class Scale:
     lanes: int = 2
     per_rank: int = 2
     seq_len: int = 8192
-    num_steps: int = 160
-    acknowledged: int = 80
-    ahead: int = 48
+    num_steps: int = 128
+    acknowledged: int = 60
+    ahead: int = 40
 
     @property
     def world_size(self) -> int:
