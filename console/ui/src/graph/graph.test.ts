@@ -111,6 +111,20 @@ describe("layout", () => {
     expect(stable.of([...stages, stage("d")], FLOWS)).not.toBe(before);
   });
 
+  it("breaks a tall column, so that the picture is not a thin one", () => {
+    const many = Array.from({ length: 20 }, (_, i) => stage(`r${i}`));
+    const places = [
+      ...layout(
+        [stage("a"), ...many],
+        many.map((one) => ({ from: "a", to: one.id, rate: 1 })),
+      ).values(),
+    ];
+    expect(new Set(places.map(({ x }) => x)).size).toBe(4);
+    expect(new Set(places.map(({ x, y }) => `${x}/${y}`)).size).toBe(21);
+    const heights = places.map(({ y }) => y);
+    expect(Math.max(...heights) - Math.min(...heights)).toBeLessThan(7 * NODE_WIDTH);
+  });
+
   it("passes over a flow to a stage that is not there", () => {
     expect(layout(stages, [{ from: "a", to: "gone", rate: 1 }]).has("gone")).toBe(false);
   });

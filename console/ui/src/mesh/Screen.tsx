@@ -156,9 +156,9 @@ function Controls({ mesh, metric, by, onChange }: ControlsProps) {
 function Scores({ metric, value, mesh }: { metric: Metric; value: Float64Array; mesh: Mesh }) {
   const { skew, max, mean } = summarize(value);
   const known = [
-    ["cost", mesh.skew.cost],
-    ["tokens", mesh.skew.tokens],
-    ["wait", mesh.skew.wait],
+    ["cost", mesh.skew.cost, "cost"],
+    ["tokens", mesh.skew.tokens, "tokens"],
+    ["wait", mesh.skew.wait, "wait_s"],
   ] as const;
   return (
     <dl className={classes.scores}>
@@ -174,12 +174,15 @@ function Scores({ metric, value, mesh }: { metric: Metric; value: Float64Array; 
         <dt>Mean</dt>
         <dd>{told(metric, mean) ?? "not known"}</dd>
       </div>
-      {known.map(([name, of]) => (
-        <div key={name}>
-          <dt>Skew of {name}</dt>
-          <dd>{of === null ? <span className="lm-muted">not known</span> : of.toFixed(3)}</dd>
-        </div>
-      ))}
+      {known.map(
+        ([name, of, key]) =>
+          key !== metric.key && (
+            <div key={name}>
+              <dt>Skew of {name}</dt>
+              <dd>{of === null ? <span className="lm-muted">not known</span> : of.toFixed(3)}</dd>
+            </div>
+          ),
+      )}
     </dl>
   );
 }

@@ -48,34 +48,43 @@ export function meshGrid(axes: Axis[], ranks: RankColumns): Grid {
   };
 }
 
-/** Ranks by host: one line a host, in the order in which hosts first come. */
+/** Ranks by host, in the order in which hosts first come: as many hosts side by side as fit a line. */
 export function hostGrid(ranks: RankColumns): Grid {
   const hosts: string[] = [];
-  const lineOf = new Map<string, number>();
+  const number = new Map<string, number>();
   const filled: number[] = [];
-  const line = ranks.host.map((host) => {
-    const name = host ?? "no host known";
-    let row = lineOf.get(name);
-    if (row === undefined) {
-      row = hosts.push(name) - 1;
-      lineOf.set(name, row);
-    }
-    const slot = filled[row] ?? 0;
-    filled[row] = slot + 1;
-    return { row, slot };
+  const slots = ranks.host.map((name) => {
+    const host = numberOf(name ?? "no host known", number, hosts);
+    const slot = filled[host] ?? 0;
+    filled[host] = slot + 1;
+    return { host, slot };
   });
-  const columns = Math.max(1, ...filled);
-  const cell = Int32Array.from(line, ({ row, slot }) => row * columns + slot);
+  const perHost = Math.max(1, ...filled);
+  const aLine = hosts.length > MOST_LINES ? Math.max(1, Math.floor(WIDEST / perHost)) : 1;
+  const columns = perHost * aLine;
+  const rows = Math.ceil(hosts.length / aLine);
+  const cell = Int32Array.from(slots, ({ host, slot }) => {
+    return Math.floor(host / aLine) * columns + (host % aLine) * perHost + slot;
+  });
   return {
     columns,
-    rows: hosts.length,
+    rows,
     cell,
-    at: inverse(cell, hosts.length * columns),
-    columnTitle: "rank on its host",
+    at: inverse(cell, rows * columns),
+    columnTitle: aLine > 1 ? "rank, host by host" : "rank on its host",
     rowTitle: "host",
-    rowName: (row) => hosts[row] ?? "",
+    rowName: (row) => `${hosts[row * aLine] ?? ""}${aLine > 1 ? "+" : ""}`,
     columnName: (column) => String(column),
   };
+}
+
+const MOST_LINES = 48;
+
+function numberOf(name: string, number: Map<string, number>, hosts: string[]): number {
+  const known = number.get(name);
+  if (known !== undefined) return known;
+  number.set(name, hosts.length);
+  return hosts.push(name) - 1;
 }
 
 const larger = (a: Axis, b: Axis): Axis => (b.size > a.size ? b : a);

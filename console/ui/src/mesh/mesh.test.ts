@@ -96,8 +96,14 @@ describe("grid", () => {
   });
 
   it("puts the ranks of a host on one line", () => {
+    const grid = hostGrid(ranksOf([{ name: "dp", size: 32 }]));
+    expect([grid.columns, grid.rows, grid.rowName(3), grid.cell[27]]).toEqual([8, 4, "host-3", 27]);
+  });
+
+  it("puts many hosts side by side", () => {
     const grid = hostGrid(ranksOf());
-    expect([grid.columns, grid.rows, grid.rowName(3)]).toEqual([8, 512, "host-3"]);
+    expect([grid.columns, grid.rows, grid.rowName(3)]).toEqual([128, 32, "host-48+"]);
+    expect(new Set(grid.cell).size).toBe(4096);
     expect(grid.cell[27]).toBe(27);
   });
 

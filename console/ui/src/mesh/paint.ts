@@ -82,7 +82,7 @@ function paintNames(context: CanvasRenderingContext2D, picture: Picture, { cell,
     context.fillText(
       clipped(picture.rowName(row)),
       gutter - 8,
-      row * cell.height + (cell.height * Math.min(every, 1)) / 2,
+      Math.max((row + 0.5) * cell.height, LINE / 2),
       gutter - 10,
     );
   }

@@ -89,6 +89,14 @@ export const gradient = (isDark: boolean): string =>
 export function cellSize(picture: Picture, width: number): { width: number; height: number } {
   const across = Math.max(2, Math.min(112, Math.floor(width / picture.columns)));
   const down =
-    picture.rows > 256 ? 2 : picture.rows > 96 ? 4 : picture.rows > 40 ? 8 : Math.min(36, Math.max(14, across));
+    picture.rows > 384
+      ? 1
+      : picture.rows > 192
+        ? 2
+        : picture.rows > 96
+          ? 4
+          : picture.rows > 40
+            ? 8
+            : Math.min(36, Math.max(14, across));
   return { width: across, height: down };
 }
