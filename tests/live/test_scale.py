@@ -38,6 +38,7 @@ def test_answers_when_there_are_4096_ranks_and_306_sources_then_each_is_small_an
 @pytest.mark.slow
 def test_ranks_when_all_go_on_and_two_are_late_then_these_alone_are_told_of(world: World) -> None:
     feed = world.planner.live.open_feed(Topic(world.key.run, "train"))
+    world.beat()  # or all were silent until now
     list(feed.tick(0))
     told: set[int] = set()
     for number in (1, 2, 3, 5, 6, 7):  # every fourth tick tells of waits too
