@@ -24,9 +24,10 @@ PROSE = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --matrix and --diagonal."""
+    """Adds --matrix, --diagonal and --scale: what takes longer than all the rest."""
     parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix")
     parser.addoption("--diagonal", action="store_true", help="run ten cells of the kill matrix")
+    parser.addoption("--scale", action="store_true", help="open the console at 4,096 ranks and 306 sources")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -45,8 +45,12 @@ expect.set_options(timeout=WAIT_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever opens a page needs a browser; CI must have one."""
+    """One worker has all of these tests, and so one live run. What opens a page needs a browser; CI must have one."""
     for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("console"))
+        if item.path.name == "test_scale.py" and not item.config.getoption("--scale"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --scale"))
         if not {"page", "open_page", "browser"}.intersection(getattr(item, "fixturenames", ())):
             continue
         item.add_marker("browser")
@@ -72,7 +76,7 @@ def bundle() -> None:
     subprocess.run([sys.executable, str(ROOT / "console" / "build.py"), "bundle"], check=True, stdout=sys.stderr)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def console(bundle: None, tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Iterator[ConsoleCluster]:
     """One live run for all tests: planner, two loaders, two constructors, four ranks that read slowly."""
     with live_cluster(tmp_path_factory.mktemp("console"), tokenizer_file) as cluster:
