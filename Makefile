@@ -42,7 +42,7 @@ docs: $(READY) ## build the site into build/site; a dead link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process
-	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells)
 	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)

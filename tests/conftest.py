@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from support.temporary_postgres import Cluster, temporary_postgres, why_not
 
@@ -28,6 +30,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix")
     parser.addoption("--diagonal", action="store_true", help="run ten cells of the kill matrix")
     parser.addoption("--scale", action="store_true", help="open the console at 4,096 ranks and 306 sources")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """One worker has all tests of the console, and so one live run; any worker has any other test."""
+    return _OneConsole(config, log)
+
+
+class _OneConsole(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return "console" if nodeid.startswith("tests/console/") else nodeid
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

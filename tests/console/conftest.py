@@ -45,10 +45,8 @@ expect.set_options(timeout=WAIT_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker has all of these tests, and so one live run. What opens a page needs a browser; CI must have one."""
+    """What opens a page needs a browser; CI must have one."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("console"))
         if item.path.name == "test_scale.py" and not item.config.getoption("--scale"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --scale"))
         if not {"page", "open_page", "browser"}.intersection(getattr(item, "fixturenames", ())):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from loadmaster_flight.wire.control import CreateRunRequest, RunView, VerdictReport
+from loadmaster_flight.wire.actor import ActorLink
+from loadmaster_flight.wire.control import CreateRunRequest, Role, RunView, VerdictReport
 from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
+from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.ledger import PieceView, SampleView, StepView
 from loadmaster_flight.wire.schemas import Verdict
+from loadmaster_server.ledger import naming
 from loadmaster_server.planning.state import PlannerState
 from loadmaster_server.store import GenerationKey
-from support.synthetic import Cluster, synthetic_row, synthetic_row_number
+from support.synthetic import Cluster, synthetic_row, synthetic_row_number, wait_for
 
 MakeRun = Callable[..., CreateRunRequest]
 NAMES = ("web", "code")
@@ -123,6 +127,37 @@ def test_step_when_no_loader_is_left_then_positions_stand_for_rows_and_it_says_w
     assert {piece.row for piece in view.pieces} == {-1}
     first = view.pieces[0]
     assert first.sample == f"{first.source}/{first.shard}/0/pos {first.pos}@0"
+    assert any("cannot be told" in note for note in view.notes)
+
+
+def test_step_when_a_loader_never_answers_then_it_is_asked_once_and_no_more(
+    cluster: Cluster, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class NotedPeer(FlightPeer):
+        def __init__(self, address: str) -> None:
+            asked.append(address)
+            super().__init__(address)
+
+    monkeypatch.setattr(naming, "CALL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(naming, "FlightPeer", NotedPeer)
+    cluster.client.post("/runs", make_run(), RunView)
+    loader = cluster.loader()
+    cluster.open()
+    cluster.planned(4)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        link = ActorLink(cluster.server.url, role=Role.LOADER, address=address, on_desired=lambda _: None)
+        link.start()
+        assert link.wait_registered(30)
+        loader.close()
+        owners = cluster.server.planner.store.actors.partition_owners
+        wait_for(lambda: all(a == address for s in (0, 1) for _, a in owners("run", s).values()), what="its leases")
+        view = _step(cluster, 3)
+        link.close()
+    assert asked == [address]
+    assert len({(piece.source, piece.lane) for piece in view.pieces}) > 1
     assert any("cannot be told" in note for note in view.notes)
 
 

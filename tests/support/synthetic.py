@@ -38,7 +38,7 @@ from loadmaster_server.settings import PlannerSettings
 
 LANES, UNITS, ROWS = 4, 3, 40
 """Of each synthetic source: lanes, units of a lane, rows of a unit (one block each)."""
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def wait_for(condition: Callable[[], Any], *, what: str, deadline_s: float = DEADLINE_S) -> Any:

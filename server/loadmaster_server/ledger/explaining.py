@@ -205,6 +205,11 @@ class _PieceViews:
         place = Place(*(int(getattr(p, name)[i]) for name in Place._fields))
         return place, int(p.pos[i]), int(p.first_token[i])
 
+    def _uri(self, place: Place) -> str:
+        """Empty where the manifest has no such shard, which `verify` tells of."""
+        shards = self._manifests[place.source].shards
+        return shards[place.shard].uri if place.shard < len(shards) else ""
+
     def _view(self, i: int, asked: Asked, shown: Shown, masked: dict[tuple[int, int, int, int, int], str]) -> PieceView:
         place, pos, first = asked
         p, per_rank = self._plan.pieces, self._plan.bins_per_rank
@@ -217,7 +222,7 @@ class _PieceViews:
             **{name: getattr(place, name) for name in ("epoch", "lane", "shard", "block")},
             pos=pos,
             row=shown.row,
-            uri=self._manifests[place.source].shards[place.shard].uri,
+            uri=self._uri(place),
             dp=int(p.bin[i]) // per_rank,
             microbatch=int(p.bin[i]) % per_rank,
             slot=int(self._slot_N[i]),

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError
+import pyarrow as pa
+
+from loadmaster_flight.wire.errors import BadRequestError, DeadlineError, LoadmasterError, UnavailableError
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.ledger import PictureView
 from loadmaster_flight.wire.schemas import SHOWN
@@ -20,7 +22,7 @@ from .ranges import Place
 
 Asked = tuple[Place, int, int]
 """A block, a position in its order, and the first token of the piece."""
-CALL_TIMEOUT_S, TICKET_LIFE_S = 60.0, 120.0
+CALL_TIMEOUT_S, TICKET_LIFE_S = 20.0, 120.0
 AT_ONCE = 512
 """Samples of one call to a loader."""
 SAMPLE_ID = re.compile(r"(?P<source>.+)/(?P<shard>\d+)/(?P<block>\d+)/(?P<row>\d+)@(?P<epoch>\d+)(:(?P<first>\d+))?")
@@ -76,6 +78,7 @@ class SampleNames:
         self._store, self._run = store, run
         self.source_names = [manifest.name for manifest in store.runs.definition(run).manifests]
         self.problems: list[str] = []
+        self._silent: dict[str, LoadmasterError] = {}
 
     def of(self, asked: Sequence[Asked]) -> list[str]:
         """The ids of some pieces."""
@@ -155,12 +158,22 @@ class SampleNames:
             max_images=max_images,
             expires_at=time.time() + TICKET_LIFE_S,
         )
-        with FlightPeer(address) as peer:
-            table = peer.read_all(sign(ticket, self._store.ticket_key), timeout_s=CALL_TIMEOUT_S)
+        table = self._read(address, ticket)
         if not table.schema.equals(SHOWN) or table.num_rows != len(places):
             raise BadRequestError(f"loader {address} must answer with {len(places)} rows of SHOWN, got {table.schema}")
         rows = table.select(["pos", "row", "num_tokens", "reason", "text", "num_images", "images"]).to_pylist()
         return [Shown(**row | {"images": tuple(_picture(**one) for one in row["images"] or ())}) for row in rows]
+
+    def _read(self, address: str, ticket: ShowTicket) -> pa.Table:
+        """A loader that once had no answer is not waited for again."""
+        if address in self._silent:
+            raise self._silent[address]
+        try:
+            with FlightPeer(address) as peer:
+                return peer.read_all(sign(ticket, self._store.ticket_key), timeout_s=CALL_TIMEOUT_S)
+        except (DeadlineError, UnavailableError) as error:
+            self._silent[address] = error
+            raise
 
 
 def _picture(jpeg: bytes, width: int, height: int) -> PictureView:

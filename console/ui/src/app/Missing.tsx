@@ -4,11 +4,13 @@ import { EmptyState, Page, ProblemNotice } from "../ui";
 /** An address that is no page. */
 export function Missing() {
   return (
-    <Page title="No such page">
-      <EmptyState title="Nothing is at this address.">
-        It may be from a newer or older console. <Link to="/runs">All runs</Link>
-      </EmptyState>
-    </Page>
+    <main id="main">
+      <Page title="No such page">
+        <EmptyState title="Nothing is at this address.">
+          It may be from a newer or older console. <Link to="/runs">All runs</Link>
+        </EmptyState>
+      </Page>
+    </main>
   );
 }
 

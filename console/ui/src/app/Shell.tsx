@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { feed } from "../api/events";
 import { useRuns } from "../runs/query";
 import { Icon } from "../ui/icons";
@@ -145,8 +145,12 @@ function usePaletteItems(showKeys: () => void): PaletteItem[] {
 /** A change of page, not of its search, moves the focus to the content, so that readers hear it. */
 function useFocusOnPage(): void {
   const path = useRouterState({ select: (state) => state.resolvedLocation?.pathname });
-  const [first] = useState(path);
+  const before = useRef<string | undefined>(undefined);
   useEffect(() => {
-    if (path !== undefined && path !== first) document.getElementById("main")?.focus({ preventScroll: true });
-  }, [path, first]);
+    if (path === undefined) return;
+    if (before.current !== undefined && path !== before.current) {
+      document.getElementById("main")?.focus({ preventScroll: true });
+    }
+    before.current = path;
+  }, [path]);
 }

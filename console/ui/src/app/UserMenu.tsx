@@ -4,6 +4,7 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { signOut } from "../access/signing";
 import { useSession } from "../api/session";
 import { Icon } from "../ui/icons";
+import classes from "./app.module.css";
 
 /** Who is signed in, with which role, and the way out. */
 export function UserMenu() {
@@ -26,7 +27,9 @@ export function UserMenu() {
     <Menu position="bottom-end" withinPortal>
       <Menu.Target>
         <Button variant="subtle" color="gray" leftSection={<Icon name="user" />}>
-          {session.name} <span className="lm-unit">{session.role}</span>
+          <span className={classes.who}>
+            {session.name} <span className="lm-unit">{session.role}</span>
+          </span>
         </Button>
       </Menu.Target>
       <Menu.Dropdown>
