@@ -42,7 +42,7 @@ def test_publish_at_a_step_then_all_ranks_switch_exactly_there(
         seen = rows_of(desk, rank, step - 6, step + 6)
         assert seen == {each: {256 if each < step else 512} for each in seen}
     assert ada.audit()[-1] == ("ada", "published", before["revision"] + 1)
-    assert ada.ask("GET", "/drafts").body == []
+    assert "ada" not in {draft["author"] for draft in ada.ask("GET", "/drafts").body}
 
 
 def test_publish_for_a_past_step_then_refused_with_the_first_free_one(
