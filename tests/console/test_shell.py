@@ -137,8 +137,10 @@ def test_palette_goes_where_one_types(open_page: OpenPage, check_accessible, con
     check_accessible(page)
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{console.url}/runs/tides")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Command").fill("sour")
+    expect(page.get_by_role("option", name=re.compile("Sources"))).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{console.url}/runs/tides/sources")
 
