@@ -1,4 +1,3 @@
-import { Select, TextInput } from "@mantine/core";
 import { type UseQueryResult, useQueries } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -12,7 +11,7 @@ import {
   formatCount,
   formatExact,
   formatShare,
-  Icon,
+  NameAndState,
   Page,
   ProblemNotice,
   StatusMark,
@@ -81,31 +80,16 @@ function useRows(runs: Model<"RunView">[]): Row[] {
 }
 
 function Filters({ runs }: { runs: Model<"RunView">[] }) {
-  const { state, q = "" } = route.useSearch();
+  const value = route.useSearch();
   const navigate = route.useNavigate();
   const states = [...new Set(runs.map((run) => run.state))].sort();
   return (
-    <>
-      <TextInput
-        data-search
-        aria-label="Search runs by name"
-        placeholder="Search by name"
-        leftSection={<Icon name="search" size={13} />}
-        value={q}
-        onChange={(event) => {
-          const value = event.currentTarget.value;
-          void navigate({ search: (old) => ({ ...old, q: value || undefined }), replace: true });
-        }}
-      />
-      <Select
-        aria-label="State"
-        placeholder="Any state"
-        clearable
-        data={states}
-        value={state ?? null}
-        onChange={(value) => void navigate({ search: (old) => ({ ...old, state: value ?? undefined }), replace: true })}
-      />
-    </>
+    <NameAndState
+      what="runs"
+      states={states}
+      value={value}
+      onChange={(changed) => void navigate({ search: (old) => ({ ...old, ...changed }), replace: true })}
+    />
   );
 }
 

@@ -1,4 +1,3 @@
-import { Select, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import type { Model } from "../api/client";
 import { useRun } from "../app/useRun";
@@ -7,7 +6,7 @@ import {
   EmptyState,
   formatExact,
   formatSeconds,
-  Icon,
+  NameAndState,
   Page,
   ProblemNotice,
   StatusMark,
@@ -77,29 +76,14 @@ function Lead({ view }: { view: Model<"SourcesView"> }) {
 }
 
 function Filters({ counts }: { counts: Record<string, number> }) {
-  const { state, q = "" } = route.useSearch();
+  const value = route.useSearch();
   const navigate = route.useNavigate();
   return (
-    <>
-      <TextInput
-        data-search
-        aria-label="Search sources by name"
-        placeholder="Search by name"
-        leftSection={<Icon name="search" size={13} />}
-        value={q}
-        onChange={(event) => {
-          const value = event.currentTarget.value;
-          void navigate({ search: (old) => ({ ...old, q: value || undefined }), replace: true });
-        }}
-      />
-      <Select
-        aria-label="State"
-        placeholder="Any state"
-        clearable
-        data={Object.entries(counts).map(([value, count]) => ({ value, label: `${value} (${count})` }))}
-        value={state ?? null}
-        onChange={(value) => void navigate({ search: (old) => ({ ...old, state: value ?? undefined }), replace: true })}
-      />
-    </>
+    <NameAndState
+      what="sources"
+      states={Object.entries(counts).map(([value, count]) => ({ value, label: `${value} (${count})` }))}
+      value={value}
+      onChange={(changed) => void navigate({ search: (old) => ({ ...old, ...changed }), replace: true })}
+    />
   );
 }

@@ -3,6 +3,7 @@ export { type Column, DataTable } from "./DataTable";
 export * from "./format";
 export { GuardedButton } from "./Guarded";
 export { Icon } from "./icons";
+export { NameAndState } from "./NameAndState";
 export { Command, EmptyState, ProblemNotice } from "./Notices";
 export { NumberWithAge } from "./NumberWithAge";
 export { Page, Panel } from "./Page";
