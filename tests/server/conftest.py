@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loadmaster_flight.wire.control import CreateRunRequest
-from support.synthetic import LANES, UNITS, Cluster
+from support.synthetic import Cluster, synthetic_manifest
 
 
 @pytest.fixture
@@ -45,14 +45,8 @@ def make_run() -> Callable[..., CreateRunRequest]:
             "batch": {"seq_len": 64, "microbatches": 4},
             "budgets": {"plan_ahead": 12, "bind_ahead": 4, "build_ahead": 2},
         }
-        return CreateRunRequest(spec=tree | spec, manifests=[_manifest(i, name) for i, name in enumerate(sources)])
+        return CreateRunRequest(
+            spec=tree | spec, manifests=[synthetic_manifest(i, name) for i, name in enumerate(sources)]
+        )
 
     return make
-
-
-def _manifest(ordinal: int, name: str) -> dict[str, Any]:
-    shards = [{"uri": f"{name}-{i}.jsonl", "size_bytes": 1000, "etag": f"e{i}"} for i in range(LANES * UNITS)]
-    return {
-        "name": name, "ordinal": ordinal, "format": "jsonl", "lanes": LANES, "unit_kind": "shard",
-        "block_bytes": 4096, "shards": shards, "fingerprint": "f",
-    }  # fmt: skip

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from loadmaster_flight.wire.control import CreateRunRequest, RankReport
 
-from .synthetic import LANES, UNITS, Cluster, FakeConstructor, FakeLoader, wait_for
+from .synthetic import Cluster, FakeConstructor, FakeLoader, synthetic_manifest, wait_for
 
 SOURCES = ("web", "code")
 BIND_AHEAD = 4
@@ -43,7 +43,7 @@ class LiveRun:
             "batch": {"seq_len": 64, "microbatches": 4},
             "budgets": {"plan_ahead": 12, "bind_ahead": BIND_AHEAD, "build_ahead": 2},
         }
-        manifests = [_manifest(i, name) for i, name in enumerate(SOURCES)]
+        manifests = [synthetic_manifest(i, name) for i, name in enumerate(SOURCES)]
         self.cluster.client.request("POST", "/runs", body=CreateRunRequest(spec=tree | self.spec, manifests=manifests))
         self.generation = self.cluster.open(self.world_size)
         wait_for(lambda: self.constructor.assignments, what="the ranks to be assigned")
@@ -156,11 +156,3 @@ class EventReader:
                     self.events.append((name, json.loads(value)))
                 self.num_beats += line.startswith(":")
         self._over.set()
-
-
-def _manifest(ordinal: int, name: str) -> dict[str, Any]:
-    shards = [{"uri": f"{name}-{i}.jsonl", "size_bytes": 1000, "etag": f"e{i}"} for i in range(LANES * UNITS)]
-    return {
-        "name": name, "ordinal": ordinal, "format": "jsonl", "lanes": LANES, "unit_kind": "shard",
-        "block_bytes": 4096, "shards": shards, "fingerprint": "f",
-    }  # fmt: skip

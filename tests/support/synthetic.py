@@ -84,6 +84,15 @@ def shown(ticket: ShowTicket) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SHOWN)
 
 
+def synthetic_manifest(ordinal: int, name: str) -> dict[str, Any]:
+    """Manifest of a source as its rows are made here: LANES lanes of UNITS shards."""
+    shards = [{"uri": f"{name}-{i}.jsonl", "size_bytes": 1000, "etag": f"e{i}"} for i in range(LANES * UNITS)]
+    return {
+        "name": name, "ordinal": ordinal, "format": "jsonl", "lanes": LANES, "unit_kind": "shard",
+        "block_bytes": 4096, "shards": shards, "fingerprint": "f",
+    }  # fmt: skip
+
+
 @dataclass(slots=True)
 class FakeLoader:
     """Answers MEASURE tickets over real Flight and holds leases like a Source Loader.
