@@ -17,5 +17,6 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 800,
   },
-  server: { proxy: { "/api": { target: planner, changeOrigin: true, timeout: 0 } } },
+  // Host stays that of the page: the planner compares Origin with it.
+  server: { proxy: { "/api": { target: planner, timeout: 0 } } },
 });

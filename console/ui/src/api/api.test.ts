@@ -185,4 +185,29 @@ describe("Feed", () => {
     expect(feed.snapshot().status).toBe("live");
     feed.watch("");
   });
+
+  it("that breaks while the tab is hidden is given back all the same", async () => {
+    const { get, streams } = planner();
+    const feed = new Feed(get);
+    feed.watch("/api/v1/events");
+    await settle();
+    feed.setHidden(true);
+    streams[0]?.close();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(streams).toHaveLength(2);
+    expect(feed.snapshot().status).toBe("connecting");
+  });
+
+  it("that was refused is asked for again by who left it and signed in", async () => {
+    const { get, answers } = planner();
+    answers.push(new Response("", { status: 401 }));
+    const feed = new Feed(get);
+    feed.watch("/api/v1/events");
+    await settle();
+    feed.watch("");
+    feed.watch("/api/v1/events");
+    await settle();
+    expect(feed.snapshot().status).toBe("live");
+    feed.watch("");
+  });
 });

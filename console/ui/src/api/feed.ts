@@ -33,6 +33,7 @@ export class Feed {
   private url = "";
   private abort: AbortController | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private hiding: ReturnType<typeof setTimeout> | undefined;
   private ticker: ReturnType<typeof setInterval> | undefined;
   private retryMs = FIRST_RETRY_MS;
 
@@ -68,16 +69,10 @@ export class Feed {
 
   /** Follow the tab's visibility: hidden for a while, the stream is given back to the browser. */
   setHidden(isHidden: boolean): void {
-    clearTimeout(this.timer);
+    clearTimeout(this.hiding);
     if (this.state.status === "paused") return;
-    if (isHidden) this.timer = setTimeout(() => this.close("connecting"), HIDDEN_MS);
+    if (isHidden) this.hiding = setTimeout(() => this.close("connecting"), HIDDEN_MS);
     else if (!this.abort) this.open();
-  }
-
-  /** Try at once. */
-  retry(): void {
-    this.retryMs = FIRST_RETRY_MS;
-    this.open();
   }
 
   /** `meanwhile`: what the badge says until the first byte is there. */

@@ -1,4 +1,5 @@
 import { Button } from "@mantine/core";
+import { useHotkeys } from "@mantine/hooks";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { feed } from "../api/events";
@@ -26,7 +27,7 @@ export function Shell() {
   const [isOn, wish] = useShortcutsWish();
   const shortcuts = useScreenKeys(setOpen);
   useShortcuts(shortcuts, isOn && open === "");
-  usePaletteKey(() => setOpen("palette"));
+  useHotkeys([["mod+K", () => setOpen("palette")]], []); // in fields too
   useFocusOnPage();
   const items = usePaletteItems(() => setOpen("keys"));
   return (
@@ -94,19 +95,6 @@ function useScreenKeys(setOpen: (what: "palette" | "keys") => void): Shortcut[] 
       { keys: "?", what: "This list", run: () => setOpen("keys") },
     ];
   }, [navigate, run, setOpen]);
-}
-
-function usePaletteKey(open: () => void): void {
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-        event.preventDefault();
-        open();
-      }
-    };
-    window.addEventListener("keydown", press);
-    return () => window.removeEventListener("keydown", press);
-  });
 }
 
 function usePaletteItems(showKeys: () => void): PaletteItem[] {

@@ -12,6 +12,7 @@ export function useFeed(): void {
     const query = new URLSearchParams(run ? { run, stream } : {});
     feed.watch(`/api/v1/events${run ? `?${query}` : ""}`);
   }, [run, stream]);
+  useEffect(() => () => feed.watch(""), []); // who signs in or out leaves this stream, and gets another
   useEffect(() => {
     if (connection > 1) void queries.invalidateQueries();
   }, [connection, queries]);

@@ -1,4 +1,5 @@
-import { useEffect, useRef, useState } from "react";
+import { useLocalStorage } from "@mantine/hooks";
+import { useEffect, useRef } from "react";
 
 export interface Shortcut {
   /** One key, or `g` and another: "?", "g m". */
@@ -10,14 +11,16 @@ export interface Shortcut {
 const STORED = "loadmaster.shortcuts";
 const SECOND_KEY_MS = 1_200;
 
-/** Whether single keys act; people who dictate or bump keys turn them off (WCAG 2.1.4). */
+/** Whether single keys act, the same for every listener of the tab; people who dictate or bump keys turn them off (WCAG 2.1.4). */
 export function useShortcutsWish(): [boolean, (isOn: boolean) => void] {
-  const [isOn, setOn] = useState(() => localStorage.getItem(STORED) !== "off");
-  const wish = (next: boolean) => {
-    localStorage.setItem(STORED, next ? "on" : "off");
-    setOn(next);
-  };
-  return [isOn, wish];
+  const [stored, store] = useLocalStorage({
+    key: STORED,
+    defaultValue: "on",
+    getInitialValueInEffect: false,
+    serialize: String,
+    deserialize: (text) => text ?? "on",
+  });
+  return [stored !== "off", (isOn) => store(isOn ? "on" : "off")];
 }
 
 /** Typing is never taken for a shortcut. */

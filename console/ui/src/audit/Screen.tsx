@@ -1,7 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { type FormEvent, useEffect, useState } from "react";
+import type { FormEvent } from "react";
 import { type Column, DataTable, EmptyState, formatExact, Icon, Page, ProblemNotice, Time } from "../ui";
 import classes from "./audit.module.css";
 import { toCsv } from "./csv";
@@ -45,19 +45,21 @@ export function Screen() {
 function Filters() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [typed, setTyped] = useState<AuditSearch>(search);
-  useEffect(() => setTyped(search), [search]);
-  const submit = (event: FormEvent) => {
+  const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    void navigate({ search: typed });
+    const form = new FormData(event.currentTarget);
+    const typed = (name: keyof AuditSearch) => String(form.get(name) ?? "").trim() || undefined;
+    const action = typed("action")?.replaceAll(" ", "_"); // as the log has it
+    void navigate({ search: { author: typed("author"), action, run: typed("run") } });
   };
   const field = (name: keyof AuditSearch, label: string) => (
     <TextInput
+      key={`${name} ${search[name] ?? ""}`}
+      name={name}
       label={label}
       className={classes.filter}
       data-search={name === "author" || undefined}
-      value={typed[name] ?? ""}
-      onChange={(event) => setTyped({ ...typed, [name]: event.currentTarget.value.trim() || undefined })}
+      defaultValue={search[name] ?? ""}
     />
   );
   return (

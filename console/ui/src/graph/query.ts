@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { useRef } from "react";
 import { api, call } from "../api/client";
 import { useEvents } from "../api/events";
+import { useLiveInterval } from "../ui";
 import type { Flow, Stage } from "./model";
 
 export interface Graph {
@@ -30,7 +31,7 @@ export function useGraph(run: string, stream: string, expand: string | undefined
     queryKey: ["graph", run, stream, expand ?? ""],
     queryFn: () => readGraph(run, stream, expand),
     placeholderData: keepPreviousData,
-    refetchInterval: AGAIN_MS,
+    refetchInterval: useLiveInterval(AGAIN_MS),
   });
   useEvents<{ gone: string[]; state: string[] }>("actors", (event) => {
     const isUrgent = event.gone.length > 0 || event.state.some((state) => state !== "ok");

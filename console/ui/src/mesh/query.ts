@@ -2,6 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "../api/client";
 import { feed, useEvents } from "../api/events";
+import { useLiveInterval } from "../ui";
 import { changed, type MetricKey, type RankChanges, type Ranks, taken, values } from "./columns";
 import type { Axis } from "./grid";
 import { History } from "./history";
@@ -27,7 +28,11 @@ async function readMesh(run: string, stream: string): Promise<Mesh> {
 export function useMesh(run: string, stream: string) {
   const client = useQueryClient();
   const key = ["mesh", run, stream];
-  const query = useQuery({ queryKey: key, queryFn: () => readMesh(run, stream), refetchInterval: AGAIN_MS });
+  const query = useQuery({
+    queryKey: key,
+    queryFn: () => readMesh(run, stream),
+    refetchInterval: useLiveInterval(AGAIN_MS),
+  });
   useEvents<RankChanges>("ranks", (event) => {
     client.setQueryData<Mesh>(key, (mesh) => mesh && { ...mesh, ranks: changed(mesh.ranks, event) });
   });

@@ -1,5 +1,6 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, call, type Model } from "../api/client";
+import { useLiveInterval } from "../ui";
 import type { Spot } from "./place";
 
 /** Lists are always there, if empty. */
@@ -36,6 +37,6 @@ export function useStream(run: string, stream: string) {
   return useQuery({
     queryKey: ["stream", run, stream],
     queryFn: () => call(api.GET("/api/v1/runs/{run}/streams/{stream}", { params: { path: { run, stream } } })),
-    refetchInterval: 10_000,
+    refetchInterval: useLiveInterval(10_000),
   });
 }
