@@ -31,7 +31,7 @@ console: $(READY) ## build the web console, with the system's node or the nodejs
 api: $(READY) ## generate the console's typed client from the OpenAPI document
 	@$(BIN)/python console/build.py api
 
-demo: console ## train a small GPT on five real sources; ARGS=--exit ends when it is done
+demo: console ## train a small GPT on seven real sources; ARGS=--exit ends when it is done
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 screenshots: console ## take docs/images/*.png from a real run of the demo
