@@ -1,7 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Column, DataTable, formatCount, formatExact, formatShare } from "../ui";
-import classes from "./balance.module.css";
 import type { Balance } from "./query";
 
 interface StepTableProps {
@@ -41,7 +40,7 @@ function columns(run: string, steps: Balance["steps"], onStep: (step: number) =>
       title: "Step",
       isNumber: true,
       cell: (i) => (
-        <button type="button" className={classes.pick} onClick={() => onStep(at(i))}>
+        <button type="button" className="lm-pick" onClick={() => onStep(at(i))}>
           {formatExact(at(i))}
         </button>
       ),

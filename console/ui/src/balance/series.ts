@@ -1,16 +1,3 @@
-/** Balance by step, as columns. */
-export interface StepColumns {
-  step: number[];
-  revision: number[];
-  generation: number[];
-  digest: string[];
-  num_tokens: number[];
-  fill: (number | null)[];
-  cost_max: (number | null)[];
-  cost_mean: (number | null)[];
-  skew: (number | null)[];
-}
-
 /** x values and lines as uPlot takes them: null is a gap. */
 export type Lines = [number[], ...(number | null)[][]];
 

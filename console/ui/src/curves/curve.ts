@@ -61,11 +61,6 @@ export function sameKnot(a: Knot, b: Knot | undefined): boolean {
   return b !== undefined && a.at === b.at && a.value === b.value && a.shape === b.shape;
 }
 
-/** Steps in [from, to] at which a picture of the curve has to be exact: the knots, and the steps just before them. */
-export function corners(curve: Curve, from: number, to: number): number[] {
-  return curve.flatMap((knot) => [knot.at - 1, knot.at]).filter((step) => step >= from && step <= to);
-}
-
 /** Points of the curve's line between two steps: few where it is straight, `perBend` where it bends. */
 export function polyline(curve: Curve, from: number, to: number, perBend = 24): [number, number][] {
   const points: [number, number][] = [[from, valueAt(curve, from)]];

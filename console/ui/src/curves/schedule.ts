@@ -1,4 +1,4 @@
-import { type Curve, constant, corners, type Knot, type Shape, sameCurve, valueAt } from "./curve";
+import { type Curve, constant, type Knot, type Shape, sameCurve, valueAt } from "./curve";
 
 /** A run's curriculum as one revision has it: whole, not a change of another one. Never changed in place. */
 export interface Schedule {
@@ -131,12 +131,6 @@ export function sameField(a: Schedule, b: Schedule, field: string): boolean {
 export function fieldsOf(...schedules: Schedule[]): string[] {
   const sources = schedules.flatMap((schedule) => [...Object.keys(schedule.weights), ...schedule.retired]);
   return [...new Set([...SIZES, ...sources.map(weightField)])].sort();
-}
-
-/** All steps in [from, to] at which a curve of the schedule has a corner, and both ends, ascending. */
-export function cornersOf(schedule: Schedule, from: number, to: number): number[] {
-  const curves = [...Object.values(schedule.weights), schedule.microbatches, schedule.seq_len];
-  return [...new Set([from, to, ...curves.flatMap((curve) => corners(curve, from, to))])].sort((a, b) => a - b);
 }
 
 export function sameSchedule(a: Schedule, b: Schedule): boolean {

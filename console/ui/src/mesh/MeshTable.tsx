@@ -40,7 +40,7 @@ function columns(ranks: Ranks, onSelect: (rank: number) => void): Column<number>
       title: "Rank",
       isNumber: true,
       cell: (i) => (
-        <button type="button" className="lm-link" onClick={() => onSelect(ranks.rank[i] as number)}>
+        <button type="button" className="lm-pick" onClick={() => onSelect(ranks.rank[i] as number)}>
           {ranks.rank[i]}
         </button>
       ),

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { Model } from "../api/client";
-import { Ago, formatBytes, formatCount, formatExact, formatSeconds, formatShare, NumberWithAge } from "../ui";
+import { Ago, Figure, formatBytes, formatCount, formatExact, formatSeconds, formatShare } from "../ui";
 import classes from "./overview.module.css";
 
 type View = Model<"OverviewView">;
@@ -27,18 +27,18 @@ export function Figures({ view }: { view: View }) {
   const { window_s } = view;
   return (
     <dl className={classes.figures}>
-      <NumberWithAge label="Step" value={formatExact(view.acknowledged)} />
-      <NumberWithAge label="Tokens" {...parts(shown(view.tokens, formatCount))} />
-      <NumberWithAge label="Tokens / s" {...parts(shown(view.tokens_per_s, formatCount))} window_s={window_s} />
-      <NumberWithAge label="Step time" {...parts(shown(view.step_s, formatSeconds))} window_s={window_s} />
-      <NumberWithAge
+      <Figure label="Step" value={formatExact(view.acknowledged)} />
+      <Figure label="Tokens" {...parts(shown(view.tokens, formatCount))} />
+      <Figure label="Tokens / s" {...parts(shown(view.tokens_per_s, formatCount))} window_s={window_s} />
+      <Figure label="Step time" {...parts(shown(view.step_s, formatSeconds))} window_s={window_s} />
+      <Figure
         label="Data wait"
         {...parts(shown(view.wait_share, formatShare))}
         window_s={window_s}
         tone={toneOfWait(view.wait_share)}
         missing="no rank has told yet"
       />
-      <NumberWithAge label="Fill" {...parts(shown(view.fill, formatShare))} window_s={window_s} />
+      <Figure label="Fill" {...parts(shown(view.fill, formatShare))} window_s={window_s} />
       <Linked
         label="Revision"
         note={view.revision > view.revision_in_force ? `newest is ${view.revision}` : "in force"}

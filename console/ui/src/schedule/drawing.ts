@@ -1,4 +1,3 @@
-import { useMemo } from "react";
 import type { Curve } from "../curves/curve";
 import { polyline } from "../curves/curve";
 import { type Schedule, sourceOf, weightField } from "../curves/schedule";
@@ -46,10 +45,6 @@ export interface Frame {
   readonly top: number;
   readonly width: number;
   readonly height: number;
-}
-
-export function useScales(span: Span, top: number, frame: Frame): Scales {
-  return useMemo(() => scalesOf(span, top, frame), [span, top, frame]);
 }
 
 export function scalesOf(span: Span, top: number, frame: Frame): Scales {

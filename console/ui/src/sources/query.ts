@@ -1,8 +1,9 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { api, call, callTagged, ifMatch, type Model } from "../api/client";
+import { api, call, ifMatch, type Model } from "../api/client";
 import { useEvents } from "../api/events";
-import { asProblem } from "../api/problem";
 import { useSession } from "../api/session";
+import { toJson, withRetired } from "../curves/schedule";
+import { readDraft, scheduleOf } from "../schedule/queries";
 import { useLiveInterval } from "../ui";
 
 const LIMIT = 100;
@@ -39,40 +40,21 @@ export function useSources(run: string, stream: string, filter: { state?: string
   });
 }
 
-/** A schedule in which a source is retired, or drawn from again. */
-export function withRetired(
-  schedule: Model<"ScheduleSpec">,
-  source: string,
-  isRetired: boolean,
-): Model<"ScheduleSpec"> {
-  const others = schedule.retired.filter((each) => each !== source);
-  return { ...schedule, retired: isRetired ? [...others, source].sort() : others };
-}
-
 /** Writes "retire this source", or its opposite, into one's own draft. Nothing changes until the draft is published. */
 export function useDraftSource(run: string) {
   const { name } = useSession();
-  const queries = useQueryClient();
   return useMutation({
     mutationFn: async ({ source, isRetired }: { source: string; isRetired: boolean }) => {
-      const { base, schedule, tag } = await draftOrSchedule(run, name);
-      const body = { base, schedule: withRetired(schedule, source, isRetired) };
-      const params = { path: { run, author: name }, header: { "if-match": ifMatch(tag) } };
-      return call(api.PUT("/api/v1/runs/{run}/drafts/{author}", { params, body }));
+      const draft = await readDraft(run, name);
+      const { base, schedule } = draft ?? (await readNewest(run));
+      const changed = toJson(withRetired(scheduleOf({ schedule }), source, isRetired)) as Model<"ScheduleSpec">;
+      const params = { path: { run, author: name }, header: { "if-match": ifMatch(draft?.version ?? 0) } };
+      return call(api.PUT("/api/v1/runs/{run}/drafts/{author}", { params, body: { base, schedule: changed } }));
     },
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["draft", run] }),
   });
 }
 
-async function draftOrSchedule(run: string, author: string) {
-  try {
-    const draft = await callTagged(
-      api.GET("/api/v1/runs/{run}/drafts/{author}", { params: { path: { run, author } } }),
-    );
-    return { base: draft.data.base, schedule: draft.data.schedule, tag: draft.tag };
-  } catch (error) {
-    if (asProblem(error).status !== 404) throw error;
-    const { revision, schedule } = await call(api.GET("/api/v1/runs/{run}/schedule", { params: { path: { run } } }));
-    return { base: revision, schedule, tag: 0 };
-  }
+async function readNewest(run: string) {
+  const { revision, schedule } = await call(api.GET("/api/v1/runs/{run}/schedule", { params: { path: { run } } }));
+  return { base: revision, schedule };
 }

@@ -43,8 +43,6 @@ const PATHS: Record<string, ReactNode> = {
   ),
 };
 
-export type IconName = keyof typeof PATHS;
-
 export function Icon({ name, size = 16 }: { name: string; size?: number }) {
   return (
     <svg

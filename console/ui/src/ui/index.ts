@@ -1,11 +1,11 @@
 export { ChartWithTable } from "./ChartWithTable";
 export { type Column, DataTable } from "./DataTable";
+export { Figure } from "./Figure";
 export * from "./format";
 export { GuardedButton } from "./Guarded";
 export { Icon } from "./icons";
 export { NameAndState } from "./NameAndState";
 export { Command, EmptyState, ProblemNotice } from "./Notices";
-export { NumberWithAge } from "./NumberWithAge";
 export { Page, Panel } from "./Page";
 export { StaleBanner, useAge } from "./StaleBanner";
 export { StatusMark, type Tone, toneOf } from "./StatusMark";

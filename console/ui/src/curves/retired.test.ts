@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { withRetired } from "./query";
+import { withRetired } from "./schedule";
 
-const ramp = (value: number) => ({ knots: [{ at: 0, value, shape: "step" as const }] });
+const ramp = (value: number) => [{ at: 0, value, shape: "step" as const }];
 const schedule = {
   weights: { web: ramp(1), code: ramp(1) },
   microbatches: ramp(8),

@@ -1,26 +1,21 @@
-import { formatAge, formatSeconds } from "./format";
+import { formatSeconds } from "./format";
 import classes from "./ui.module.css";
 
-interface NumberWithAgeProps {
+interface FigureProps {
   label: string;
   /** Ready for people; null: not known. */
   value: string | null;
   unit?: string;
   /** Seconds that it was taken over. */
   window_s?: number | null;
-  /** Seconds since it was true. */
-  age_s?: number | null;
   /** Why it is not known; shown instead of a number. */
   missing?: string;
   tone?: "ok" | "warn" | "bad";
 }
 
-/** One number with its unit, the window it was taken over and how old it is. Never "N/A". */
-export function NumberWithAge({ label, value, unit, window_s, age_s, missing, tone }: NumberWithAgeProps) {
-  const notes = [
-    window_s ? `over ${formatSeconds(window_s < 10 ? window_s : Math.round(window_s))}` : "",
-    age_s != null && age_s >= 3 ? formatAge(age_s) : "",
-  ].filter(Boolean);
+/** One number with its unit and the window it was taken over. Never "N/A". */
+export function Figure({ label, value, unit, window_s, missing, tone }: FigureProps) {
+  const note = window_s ? `over ${formatSeconds(window_s < 10 ? window_s : Math.round(window_s))}` : "";
   return (
     <div className={classes.figure}>
       <dt className={classes.figureLabel}>{label}</dt>
@@ -34,7 +29,7 @@ export function NumberWithAge({ label, value, unit, window_s, age_s, missing, to
           </>
         )}
       </dd>
-      <dd className={classes.figureNote}>{value === null ? "" : notes.join(", ")}</dd>
+      <dd className={classes.figureNote}>{value === null ? "" : note}</dd>
     </div>
   );
 }
