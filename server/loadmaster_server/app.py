@@ -75,7 +75,7 @@ class Planner:
 
     def start(self) -> None:
         """Start the threads: expiry of actors, plan loops, and for open runs of large steps the warm-up."""
-        for run in {generation.key.run for generation in self.store.generations.current()}:
+        for run in {generation.key.run for generation in self.store.generations.live()}:
             self.warming.look_at(self.store.runs.definition(run).spec.batch)
         self.actors.start()
         self._supervisor.start()

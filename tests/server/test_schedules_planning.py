@@ -19,7 +19,8 @@ from loadmaster_flight.spec import RunSpec, ScheduleSpec
 from loadmaster_flight.wire.control import CreateRunRequest, JoinReply, JoinRequest, RunView, StreamView
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, StepPlan, plans_from_bytes
-from support.editing import Editor, reference
+from loadmaster_server.access import Role
+from support.editing import Editor, reference, token_in
 from support.synthetic import Cluster, FakeLoader, wait_for
 
 MEMBERSHIP = [name for name in PIECE_COLUMNS if name != "bin"]
@@ -291,7 +292,7 @@ def spawn(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
 @pytest.mark.processes
 @pytest.mark.parametrize("has_replanned", [False, True])
 def test_edit_when_the_planner_is_killed_then_nothing_is_rewound_repeated_or_lost(
-    spawn: Callable[[int], Any], make_run: MakeRun, has_replanned: bool
+    spawn: Callable[[int], Any], make_run: MakeRun, tmp_path: Path, has_replanned: bool
 ) -> None:
     request = make_run(budgets=BUDGETS)
     child = spawn(0)
@@ -303,7 +304,7 @@ def test_edit_when_the_planner_is_killed_then_nothing_is_rewound_repeated_or_los
         client.post("/runs/run/streams/train/join", JoinRequest(rank=0, world_size=1, nonce="n"), JoinReply)
         _read(client, 0, 40)
         bound = _read(client, 0, 8, bind=1)
-        editor = Editor(url)
+        editor = Editor(url, token=token_in(tmp_path / "state", "ada", Role.PUBLISHER))
         assert editor.publish({"web": 1, "code": 3}).body["revision"]["from_step"] == 8
         if has_replanned:
             _read(client, 0, 40)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from loadmaster_flight.wire.errors import NotFoundError
+from loadmaster_flight.wire.errors import NotFoundError, UnauthenticatedError
 from loadmaster_server.store import Grant, Key, Store
 
 ADA = Grant(name="ada", roles=("editor", "process"))
@@ -38,6 +38,16 @@ def test_token_when_revoked_then_its_sessions_are_gone_and_others_stay(store: St
     assert actions == [("root", "token_created"), ("ada", "signed_in"), ("ada", "signed_in"), ("root", "token_revoked")]
     with pytest.raises(NotFoundError, match="no token 'none'"):
         store.access.revoke_token("none", by="root")
+
+
+def test_session_when_its_token_was_revoked_meanwhile_then_not_opened(store: Store) -> None:
+    store.access.create_token(KEY, ADA, by="root", expires_at=_later())
+    store.access.revoke_token(KEY.id, by="root")
+    with pytest.raises(UnauthenticatedError, match="revoked meanwhile"):
+        store.access.open_session(
+            Key(id="b" * 12, hash=b"s" * 32), ADA, token=KEY.id, agent="", address="::1", expires_at=_later()
+        )
+    assert store.access.sessions() == []
 
 
 def test_code_when_taken_then_gone_and_another_secret_takes_nothing(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -37,9 +38,9 @@ MESSAGES = [
 @given(data=st.data())
 def test_from_json_when_sent_as_json_then_every_message_comes_back(cls: type[Any], data: st.DataObject) -> None:
     simple = st.recursive(st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2), max_leaves=4)
-    with_any = {"spec": st.dictionaries(st.text(max_size=5), simple, max_size=3)}
-    with_any["manifests"] = st.lists(with_any["spec"], max_size=2)
-    own = {name: strategy for name, strategy in with_any.items() if name in cls.__dataclass_fields__}
+    tree = st.dictionaries(st.text(max_size=5), simple, max_size=3)
+    free = {"dict[str, Any]": tree, "list[dict[str, Any]]": st.lists(tree, max_size=2)}
+    own = {field.name: free[str(field.type)] for field in dataclasses.fields(cls) if str(field.type) in free}
     message = data.draw(st.builds(cls, **own).filter(lambda m: "nan" not in repr(m).lower()))
     assert from_json(cls, json.loads(json.dumps(to_json(message)))) == message
 

@@ -235,6 +235,8 @@ class LoaderEngine:
         """
         with self._growing:
             more = manifests[len(self._manifests) :]
+            if not more:  # an answer that was on its way longer than one that knew more
+                return
             self._run = run
             self._names += [manifest.name for manifest in more]
             self._open_locks += [threading.Lock() for _ in more]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -108,19 +109,23 @@ def export_steps(
         LoadmasterError: The source cannot give a step.
     """
     with new_folder(out) as folder:
-        counter = _Counter(source.spec, _writer(kind, folder, source.spec))
-        for built in source.steps(wanted.first, wanted.last):
-            counter.take(built)
-            on_step(built.plan.step)
-        report = counter.report(source, kind, wanted)
+        with _writer(kind, folder, source.spec) as writer:
+            counter = _Counter(source.spec, writer)
+            for built in source.steps(wanted.first, wanted.last):
+                counter.take(built)
+                on_step(built.plan.step)
+            report = counter.report(source, kind, wanted)
         (folder / NOTES).write_text(json.dumps(report.to_tree(), indent=1) + "\n")
     return report
 
 
-def _writer(kind: ExportFormat, folder: Path, spec: RunSpec) -> Writer:
+@contextmanager
+def _writer(kind: ExportFormat, folder: Path, spec: RunSpec) -> Iterator[Writer]:
     if kind is ExportFormat.MDS:
-        return MdsWriter(folder)
-    return IndexedWriter(folder, vocab_size=spec.vocab_size)
+        yield MdsWriter(folder)
+    else:
+        with closing(IndexedWriter(folder, vocab_size=spec.vocab_size)) as writer:
+            yield writer
 
 
 class _Counter:

@@ -14,6 +14,7 @@ from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
 from loadmaster_flight.wire.ledger import PieceView, SampleView, ShareView, StepView
 from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
 
+from ..planning.fair import ONE
 from ..planning.origins import Origins, decode_origins
 from ..plans.restoring import Span
 from ..store import Definition, PlanRecord, Store, StreamKey
@@ -21,7 +22,6 @@ from .log import LineageLog, decoded
 from .naming import Asked, SampleId, SampleNames, Shown
 from .ranges import UNKNOWN, Place
 
-WEIGHT_ONE = 1 << 30
 MAX_IMAGES = 24
 """Pictures of an answer: at most some 200 kB."""
 OK, MASKED = "ok", "masked"
@@ -292,7 +292,7 @@ def _shares(names: list[str], plan: StepPlan, record: PlanRecord, origins: Origi
     return [
         ShareView(
             source=names[i],
-            weight=weight / WEIGHT_ONE,
+            weight=weight / ONE,
             step_tokens=int(plan.source_tokens_S[i]),
             placed_tokens=placed[i] if i < len(placed) else 0,
             target_tokens=round(total * weight / sums),

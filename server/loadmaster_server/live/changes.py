@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from loadmaster_flight.wire.control import ActorView, RunView, StreamView
+from loadmaster_flight.wire.control import ActorView, RunView
 
-from ..store import AuditRecord, Store, StreamKey
+from ..store import AuditRecord, GenerationRecord, Store, StreamKey
 from ..store.steps import StepRepository
 from .event_schemas import ActorsEvent, AuditEvent, ProgressEvent, RanksEvent, RunEvent, ScheduleEvent, SourcesEvent
 from .overview import pace_of, step_waits, tokens_of
@@ -76,7 +76,7 @@ class StreamFeed:
         watch: LiveWatch,
         sources: SourceModel,
         run_view: Callable[[str], RunView],
-        waiting: Callable[[StreamKey], str],
+        waiting: Callable[[StreamKey, GenerationRecord | None], str],
         actors: Callable[[], list[ActorView]],
         window_s: float,
     ) -> None:
@@ -94,18 +94,24 @@ class StreamFeed:
 
     def tick(self, number: int) -> Iterator[Named]:
         """The events since the tick before. `number` counts ticks from 0, which tells nothing."""
-        is_first, is_slow = number == 0, number % SLOW_TICKS == 0
+        for news in self._news(number):
+            if number:
+                yield news
+
+    def _news(self, number: int) -> Iterator[Named]:
+        is_slow = number % SLOW_TICKS == 0
         scene = look(self._store, self._log, self._watch, self._key, self._window_s)
         generation = scene.generation
         snapshot = self._watch.ranks.snapshot(generation.key, generation.world_size) if generation else NOBODY
-        found = [*self._run_news(), *self._progress_news(scene, snapshot)]
-        found += [*self._rank_news(scene, snapshot, with_waits=is_slow), *self._actor_news(with_loads=is_slow)]
+        yield from self._run_news()
+        yield from self._progress_news(scene, snapshot)
+        yield from self._rank_news(scene, snapshot, with_waits=is_slow)
+        yield from self._actor_news(with_loads=is_slow)
         if is_slow:
-            found += self._source_news(scene)
+            yield from self._source_news(scene)
         if number % 2 == 0:
-            found += [*self._schedule_news(), *self._audit.tick()]
-        if not is_first:
-            yield from found
+            yield from self._schedule_news()
+            yield from self._audit.tick()
 
     def _run_news(self) -> Iterator[Named]:
         view = self._run_view(self._key.run)
@@ -115,7 +121,7 @@ class StreamFeed:
 
     def _progress_news(self, scene: Scene, snapshot: RankSnapshot) -> Iterator[Named]:
         generation = scene.generation
-        rate = scene.tokens_per_s(self._log)
+        rate = scene.tokens_per_s
         acknowledged = generation.acknowledged if generation else 0
         event = ProgressEvent(
             run=self._key.run,
@@ -129,7 +135,7 @@ class StreamFeed:
             tokens_per_s=None if rate is None else round(rate, 1),
             **pace_of(scene, snapshot),
             window_s=scene.window_s,
-            waiting_text=self._waiting(self._key),
+            waiting_text=self._waiting(self._key, generation),
             waits=self._new_waits(snapshot, acknowledged),
         )
         if self._progress is None or _moved(self._progress, event):
@@ -198,7 +204,8 @@ class StreamFeed:
 
     def _source_news(self, scene: Scene) -> Iterator[Named]:
         rows: dict[str, tuple[object, ...]] = {
-            row.name: (row.state, significant(row.rate), row.errors, row.retries) for row in self._sources.rows(scene)
+            row.name: (row.state, significant(row.rate), row.errors, row.retries)
+            for row in self._sources.rows(scene, has_verdicts=False)
         }
         before = self._source_rows or {}
         self._source_rows = rows
@@ -225,11 +232,6 @@ class StreamFeed:
 def run_event(view: RunView) -> RunEvent:
     """A run's state."""
     return RunEvent(run=view.run, state=view.state, reason=view.reason, revision=view.revision)
-
-
-def waiting_text(view: StreamView) -> str:
-    """Whom a stream waits for, or why it stands still."""
-    return view.waiting_text or view.reason
 
 
 def _audit_event(line: AuditRecord) -> AuditEvent:

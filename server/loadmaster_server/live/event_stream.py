@@ -14,6 +14,8 @@ from .hub import EventHub, Subscriber
 HEARTBEAT_S = 5.0
 RETRY_MS = 1000
 """How soon a browser connects again."""
+LIFE_S = 300.0
+"""A stream ends after so long; who connects again is asked again who it is."""
 BEAT = b": beat\n\n"
 
 
@@ -41,7 +43,8 @@ class EventStream(StreamingResponse):
 
 async def _frames(hub: EventHub, subscriber: Subscriber) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MS}\n".encode() + hub.frame("hello", _hello(hub, subscriber))
-    while True:
+    until_s = time.monotonic() + LIFE_S
+    while time.monotonic() < until_s:
         frames, dropped = await subscriber.take(HEARTBEAT_S)
         if dropped:
             yield hub.resync(dropped)

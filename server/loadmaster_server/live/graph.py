@@ -59,7 +59,7 @@ class GraphModel:
             NotFoundError: No such run, stream or group.
         """
         scene = look(self._store, self._log, self._watch, key, window_s)
-        rows, rates_S = self._sources.rows(scene), scene.source_rates(self._log)
+        rows, rates_S = self._sources.rows(scene), scene.rates_S
         stages = Stages(self._store, self._watch, scene, self._actors(), rates_S)
         loaders, pairs, planner = stages.loaders(rows), stages.constructors(), stages.planner()
         picture = _Picture(rows, rates_S, loaders, [pair[0] for pair in pairs], [pair[1] for pair in pairs])

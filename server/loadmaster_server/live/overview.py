@@ -52,7 +52,7 @@ class OverviewModel:
             NotFoundError: No such run or stream.
         """
         view, scene = self._streams(key), look(self._store, self._log, self._watch, key, window_s)
-        rows, rates_S = self._sources.rows(scene), scene.source_rates(self._log)
+        rows, rates_S = self._sources.rows(scene), scene.rates_S
         stages = Stages(self._store, self._watch, scene, self._actors(), rates_S)
         generation, snapshot, wait_W = scene.generation, stages.snapshot, stages.wait_W
         pace = pace_of(scene, snapshot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ..store import GenerationKey, StreamKey
@@ -79,3 +80,9 @@ class Pace:
         (begun_s, first), (last_s, last) = found[0], found[-1]
         is_late = now_s - last_s > max(LATE_S, 2 * (last_s - begun_s) / (last - first))
         return Stretch(first=first, last=last, window_s=(now_s if is_late else last_s) - begun_s)
+
+    def keep(self, streams: Collection[StreamKey]) -> None:
+        """Forget all other streams."""
+        with self._lock:
+            for key in self._marks.keys() - set(streams):
+                del self._marks[key]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 KEPT_STEPS = 256
 CLOCK_SLACK_S = 1.0
 """Two words of one rank that differ by less are equally new, as in `RankWatch`."""
-MAX_RANKS = 1 << 20
+MAX_RANKS = 1 << 16
 
 
 @dataclass(slots=True)
@@ -176,3 +176,9 @@ class RankBoards:
                 step_T=board.step_T[order],
                 host=dict(board.host),
             )
+
+    def keep(self, streams: Collection[StreamKey]) -> None:
+        """Forget all other streams."""
+        with self._lock:
+            for key in self._boards.keys() - set(streams):
+                del self._boards[key]

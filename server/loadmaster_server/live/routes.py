@@ -8,6 +8,8 @@ from typing import Annotated
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
 
+from loadmaster_flight.spec.run import TRAIN
+
 from ..access import Role, needs
 from ..store import StreamKey
 from .event_schemas import LiveEvents
@@ -18,7 +20,6 @@ from .schemas import BalanceView, CheckpointsView, GraphView, MeshView, Overview
 from .service import LiveService
 from .sources import SourceQuery
 
-TRAIN = "train"
 VIEWS = [needs(Role.VIEWER)]
 Window = Annotated[float, Query(ge=1, le=MAX_WINDOW_S, description="Seconds that rates and waits are taken over.")]
 

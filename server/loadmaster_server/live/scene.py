@@ -33,6 +33,7 @@ class Scene:
         stretch: The steps that were acknowledged in the window; None while it does not move, or nothing is known yet.
         numbers: Of the last acknowledged steps of the window, at most `PLAN_STEPS`; where there is no window, of the
             last acknowledged steps.
+        rates_S: Tokens a second of each source, in the window; None where there is none.
     """
 
     key: StreamKey
@@ -42,6 +43,7 @@ class Scene:
     timeline: Timeline
     stretch: Stretch | None
     numbers: list[StepNumbers]
+    rates_S: np.ndarray | None
 
     @property
     def place(self) -> dict[str, Any]:
@@ -62,22 +64,10 @@ class Scene:
         index = np.unravel_index(np.arange(self.generation.world_size), tuple(mesh.values()))
         return {axis: np.asarray(at, np.int64) for axis, at in zip(mesh, index, strict=True)}
 
-    def tokens_per_s(self, log: StepLog) -> float | None:
+    @property
+    def tokens_per_s(self) -> float | None:
         """Of all sources together, in the window."""
-        rates = self.source_rates(log)
-        return None if rates is None else float(rates.sum())
-
-    def source_rates(self, log: StepLog) -> np.ndarray | None:
-        """Tokens a second of each source, in the window."""
-        if self.generation is None or self.stretch is None:
-            return None
-        last = log.one(self.generation, self.stretch.last - 1)
-        before = log.one(self.generation, self.stretch.first - 1) if self.stretch.first else None
-        if last is None or (before is None and self.stretch.first):
-            return None
-        begin_S = before.total_tokens_S if before is not None else np.zeros(0, np.int64)
-        begin_S = np.append(begin_S, np.zeros(len(last.total_tokens_S) - len(begin_S), np.int64))
-        return np.asarray((last.total_tokens_S - begin_S) / self.stretch.window_s)
+        return None if self.rates_S is None else float(self.rates_S.sum())
 
 
 def look(store: Store, log: StepLog, watch: LiveWatch, key: StreamKey, window_s: float) -> Scene:
@@ -102,7 +92,18 @@ def look(store: Store, log: StepLog, watch: LiveWatch, key: StreamKey, window_s:
         timeline=store.schedules.timeline(key.run),
         stretch=stretch,
         numbers=numbers,
+        rates_S=_rates(log, generation, stretch) if generation and stretch else None,
     )
+
+
+def _rates(log: StepLog, generation: GenerationRecord, stretch: Stretch) -> np.ndarray | None:
+    last = log.one(generation, stretch.last - 1)
+    before = log.one(generation, stretch.first - 1) if stretch.first else None
+    if last is None or (before is None and stretch.first):
+        return None
+    begin_S = before.total_tokens_S if before is not None else np.zeros(0, np.int64)
+    begin_S = np.append(begin_S, np.zeros(len(last.total_tokens_S) - len(begin_S), np.int64))
+    return np.asarray((last.total_tokens_S - begin_S) / stretch.window_s)
 
 
 def rank_states(scene: Scene, snapshot: RankSnapshot) -> Int64Array:

@@ -10,10 +10,10 @@ from typing import Protocol
 from loadmaster_flight.wire.control import ActorView, RunView, StreamView
 from loadmaster_flight.wire.stages import StageClock
 
-from ..store import GenerationKey, GenerationState, Store, StreamKey
+from ..store import GenerationKey, GenerationRecord, GenerationState, Store, StreamKey
 from ..store.steps import StepRepository
 from .balance import BalanceModel
-from .changes import RunsFeed, StreamFeed, waiting_text
+from .changes import RunsFeed, StreamFeed
 from .checkpoints import CheckpointModel
 from .event_stream import EventStream
 from .graph import GraphModel
@@ -27,6 +27,9 @@ from .step_log import StepLog
 from .ticker import Feed, Ticker
 from .watch import LiveWatch
 
+FORGET_SAMPLES = 150
+"""Streams that are not there any more are forgotten every so many samples."""
+
 
 class Views(Protocol):
     """How runs and streams stand, as `RunService` says it."""
@@ -36,6 +39,8 @@ class Views(Protocol):
     def view(self, run: str) -> RunView: ...
 
     def stream_view(self, key: StreamKey) -> StreamView: ...
+
+    def waiting_text(self, key: StreamKey, generation: GenerationRecord | None) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,7 @@ class LiveService:
             store, self._log, watch, self.sources, self.checkpoints, streams=around.views.stream_view,
             actors=around.actors,
         )  # fmt: skip
+        self._num_samples = 0
         self._hub = EventHub()
         self._ticker = Ticker(self._hub, self.open_feed, self._sample)
 
@@ -130,7 +136,7 @@ class LiveService:
             watch=self._watch,
             sources=self.sources,
             run_view=self._around.views.view,
-            waiting=lambda key: waiting_text(self._around.views.stream_view(key)),
+            waiting=self._around.views.waiting_text,
             actors=self._around.actors,
             window_s=WINDOW_S,
         )
@@ -142,7 +148,10 @@ class LiveService:
             self._watch.loads.note(planner_name(key), clock.read())
         self._watch.keep(self._around.actors(), [planner_name(key) for key in clocks])
         at = time.time()
-        for generation in self._store.generations.current():
+        if self._num_samples % FORGET_SAMPLES == 0:
+            self._watch.keep_streams({generation.key.stream_key for generation in self._store.generations.current()})
+        self._num_samples += 1
+        for generation in self._store.generations.live():
             key, is_open = generation.key.stream_key, generation.state is GenerationState.OPEN
             text = generation.reason or (self._around.waited_for(generation.key) if is_open else "")
             self._watch.stalls.note(key, text, generation.acknowledged, at=at)

@@ -69,23 +69,22 @@ class SourceModel:
             window_s=scene.window_s,
         )
 
-    def rows(self, scene: Scene) -> list[SourceRow]:
-        """All of them, in ordinal order."""
+    def rows(self, scene: Scene, *, has_verdicts: bool = True) -> list[SourceRow]:
+        """All of them, in ordinal order; without verdicts the journal is not read."""
         key, names = scene.key, scene.definition.spec.source_names
-        verdicts, counts = self._verdicts(key), self._store.runs.counts(key.run)
+        verdicts, counts = self._verdicts(key) if has_verdicts else {}, self._store.runs.counts(key.run)
         loaders = _loaders(self._store, key.run)
         reads = self._watch.sources.reads(key.run)
         newest = self._newest(scene)
         step = newest.step if newest else 0
         wanted, retired = _wanted(scene, step), set(scene.timeline.at(step).schedule.retired)
-        rates = scene.source_rates(self._log)
         return [
             _row(
                 name,
                 weight=_at(newest.weights_S if newest else None, i) or 0.0,
                 total=int(_at(newest.total_tokens_S, i) or 0) if newest else None,
                 all_tokens=int(newest.total_tokens_S.sum()) if newest else 0,
-                rate=_at(rates, i),
+                rate=_at(scene.rates_S, i),
                 reads=reads.get(i),
                 counts=counts[i],
                 verdicts=verdicts.get(i, NO_VERDICTS),

@@ -36,7 +36,6 @@ class Stage:
     detail: str
     sources: tuple[int, ...] = ()
     """Of a loader."""
-    is_sole: bool = True
     """Of a loader: it alone has the sources that it has."""
 
 
@@ -121,7 +120,6 @@ class Stages:
             state=_actor_state(actor, is_ill=bool(ill)),
             detail=f"{len(sources)} sources at {actor.address}" + (f"; failing: {', '.join(ill[:3])}" if ill else ""),
             sources=sources,
-            is_sole=is_sole,
         )
 
     def constructors(self) -> list[tuple[Stage, Stage]]:

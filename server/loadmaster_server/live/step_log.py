@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..planning.aggregate import RANK_UNIT, rank_groups
+from ..planning.fair import ONE
 from ..planning.origins import unpacked
 from ..plans.restoring import Span, lineage_spans
 from ..store import GenerationKey, GenerationRecord, Store
@@ -21,7 +22,6 @@ from ..store.steps import StepRepository, StepSummary
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
-WEIGHT_ONE = 1 << 30
 CAPACITY_STEPS = 1024
 """Of all runs together; 306 sources on 4,096 ranks take about 40 kB a step."""
 
@@ -134,7 +134,7 @@ def _numbers(span: Span, found: StepSummary) -> StepNumbers:
         num_tokens=summary["num_tokens"],
         capacity=summary.get("capacity"),
         aligned_tokens=graph.get("aligned_tokens"),
-        weights_S=(np.array(summary["weights"]) / WEIGHT_ONE).astype(np.float32),
+        weights_S=(np.array(summary["weights"]) / ONE).astype(np.float32),
         source_tokens_S=np.array(summary["source_tokens"], np.int64),
         total_tokens_S=np.array(summary["total_tokens"], np.int64),
         credit_S=np.array(credit, np.float32),

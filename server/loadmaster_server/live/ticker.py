@@ -15,6 +15,8 @@ from .schemas import LiveModel
 
 LOG = logging.getLogger(__name__)
 TICK_S = 0.5
+SAMPLE_TICKS = 4
+"""What nobody reports is looked at every so many ticks, whether or not anybody is connected."""
 
 
 class Feed(Protocol):
@@ -31,14 +33,14 @@ class Ticker:
     Args:
         hub: Who is connected.
         open_feed: Makes the feed of a topic.
-        on_tick: Called each tick, whether or not anybody is connected.
+        on_sample: Called every `SAMPLE_TICKS`.
     """
 
-    def __init__(self, hub: EventHub, open_feed: Callable[[Topic], Feed], on_tick: Callable[[], None]) -> None:
-        self._hub, self._open_feed, self._on_tick = hub, open_feed, on_tick
+    def __init__(self, hub: EventHub, open_feed: Callable[[Topic], Feed], on_sample: Callable[[], None]) -> None:
+        self._hub, self._open_feed, self._on_sample = hub, open_feed, on_sample
         self._feeds: dict[Topic, tuple[Feed, int]] = {}
         self._looking = threading.Lock()
-        self.num_failures = 0
+        self.num_failures = self._num_ticks = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
 
@@ -64,9 +66,11 @@ class Ticker:
 
     def tick(self) -> None:
         """Look once at everything."""
-        self._guarded(self._on_tick, "sampling")
-        topics = self._hub.topics
+        if self._num_ticks % SAMPLE_TICKS == 0:
+            self._guarded(self._on_sample, "sampling")
+        self._num_ticks += 1
         with self._looking:
+            topics = self._hub.topics  # whoever prepares a feed was subscribed before
             for topic in self._feeds.keys() - topics:
                 del self._feeds[topic]
         for topic in topics:
@@ -79,9 +83,8 @@ class Ticker:
     def _look(self, topic: Topic) -> None:
         known = self._feeds.get(topic)
         feed, number = known if known is not None else (self._open_feed(topic), 0)
-        found = list(feed.tick(number))
         self._feeds[topic] = feed, number + 1
-        for name, event in found:
+        for name, event in feed.tick(number):  # each as it is found: a feed does not tell twice
             self._hub.publish(topic, name, event)
 
     def _guarded(self, call: Callable[[], None], what: str) -> None:

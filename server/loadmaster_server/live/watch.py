@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from loadmaster_flight.wire.control import ActorView, HeartbeatRequest, Role
@@ -55,6 +55,13 @@ class Stalls:
             if text:
                 self._now[key] = StallRecord(from_at=at, until_at=None, step=step, text=text)
 
+    def keep(self, streams: Collection[StreamKey]) -> None:
+        """Forget all other streams."""
+        with self._lock:
+            for known in (self._past, self._now):
+                for key in known.keys() - set(streams):
+                    del known[key]
+
     def of(self, key: StreamKey, *, at: float | None = None) -> list[StallRecord]:
         """Newest first."""
         at = time.time() if at is None else at
@@ -103,3 +110,9 @@ class LiveWatch:
         for name in self._ready.keys() - set(names):
             self._ready.pop(name, None)
         self.sources.keep(int(actor.actor_id.rsplit("-", 1)[1]) for actor in actors)
+
+    def keep_streams(self, streams: Collection[StreamKey]) -> None:
+        """Forget all others."""
+        self.pace.keep(streams)
+        self.ranks.keep(streams)
+        self.stalls.keep(streams)

@@ -7,13 +7,12 @@ import threading
 from loadmaster_flight.wire.stages import StageClock
 
 from ..outage import OutageLog
-from ..store import ACTORS, GenerationKey, GenerationState, Store, StreamKey
+from ..store import ACTORS, GenerationKey, Store, StreamKey
 from .counters import Counters
 from .loop import PlanLoop
 
 LOOK_S = 2.0
 RETRY_S = 0.5
-_PLANNED = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED)
 
 
 class PlanSupervisor:
@@ -61,7 +60,7 @@ class PlanSupervisor:
             self._store.bulletin.wait(ACTORS, seen, RETRY_S if outage.is_out else LOOK_S)
 
     def _reconcile(self) -> None:
-        wanted = {g.key for g in self._store.generations.current() if g.state in _PLANNED}
+        wanted = {generation.key for generation in self._store.generations.live()}
         pardons = {key.stream_key: loop.pardons for key, loop in self._loops.items()}
         for key in set(self._loops) - wanted:
             self._loops.pop(key).stop()

@@ -172,6 +172,10 @@ class RunService:
             waiting_text=self._waiting_text(waiting_for, generation),
         )
 
+    def waiting_text(self, key: StreamKey, generation: GenerationRecord | None) -> str:
+        """Whom a stream waits for, or why it stands still; `generation` is its newest."""
+        return self._waiting_text(self._waiting_for(key), generation) or (generation.reason if generation else "")
+
     def _waiting_text(self, waiting_for: list[int], generation: GenerationRecord | None) -> str:
         to_join = f"{_ranks_text(waiting_for)} to join" if waiting_for else ""
         behind = self._ranks.text(generation.key) if _is_open(generation) else ""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from loadmaster_flight.wire.errors import NotFoundError
+from loadmaster_flight.wire.errors import NotFoundError, UnauthenticatedError
 
 from .access_models import ApiTokenRow, BrowserSessionRow, SignInCodeRow
 from .access_records import AccessAction, Grant, Key, SessionRecord, TokenRecord
@@ -98,10 +98,16 @@ class AccessRepository:
     def open_session(
         self, key: Key, grant: Grant, *, token: str | None, agent: str, address: str, expires_at: float
     ) -> SessionRecord:
-        """Keep a new session; those that have expired go."""
+        """Keep a new session; those that have expired go.
+
+        Raises:
+            UnauthenticatedError: The token that opened it is not good any more.
+        """
         now = time.time()
         with self._database.writing() as session:
             session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
+            if token is not None and not _token_record(session.get_one(ApiTokenRow, token)).is_good(now):
+                raise UnauthenticatedError(f"token {token} was revoked meanwhile, or is too old: ask for another")
             row = BrowserSessionRow(
                 id=key.id, secret_hash=key.hash, name=grant.name, roles=list(grant.roles), token=token,
                 agent=agent[:200], created_at=now, seen_at=now, expires_at=expires_at,

@@ -95,6 +95,14 @@ class GenerationRepository:
             rows = session.scalars(statement.order_by(GenerationRow.run, GenerationRow.stream))
             return [_record(row) for row in rows]
 
+    def live(self) -> list[GenerationRecord]:
+        """Those that are neither fenced nor read to their end, ordered by run, stream."""
+        over = (GenerationState.FENCED, GenerationState.ENDED)
+        statement = select(GenerationRow).where(GenerationRow.state.not_in(over))
+        with self._database.reading() as session:
+            rows = session.scalars(statement.order_by(GenerationRow.run, GenerationRow.stream))
+            return [_record(row) for row in rows]
+
     def runs_in_use(self) -> set[str]:
         """Runs with a stream that is not read to its end; its newest generation may be fenced, the next to come."""
         is_newest = and_(GenerationRow.run == StreamRow.run, GenerationRow.stream == StreamRow.name)

@@ -125,8 +125,8 @@ class PlanRepository:
             while step < first_step and parent >= 0:
                 row = session.get_one(GenerationRow, (run, stream, parent))
                 number, first_step, parent = row.generation, row.first_step, row.parent
-            found = session.get(PlanRow, (run, stream, number, step))
-            return None if found is None else dict(found.summary)
+            where = (PlanRow.run == run, PlanRow.stream == stream, PlanRow.generation == number, PlanRow.step == step)
+            return session.scalar(select(PlanRow.summary).where(*where))  # without the body
 
     def checkpoint(self, key: GenerationKey, at_most: int) -> tuple[int, bytes] | None:
         """The newest checkpoint of a generation at or before a step: (step, state)."""

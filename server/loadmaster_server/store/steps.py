@@ -57,7 +57,7 @@ class StepRepository:
         columns = select(PlanRow.step, PlanRow.digest, PlanRow.revision, PlanRow.summary)
         wanted = set(steps)
         with self._database.reading() as session:
-            rows = session.execute(columns.where(*_of(PlanRow, key), *window).order_by(PlanRow.step))
+            rows = session.execute(columns.where(*_of(key), *window).order_by(PlanRow.step))
             return [
                 StepSummary(step=step, digest=digest, revision=revision, summary=summary)
                 for step, digest, revision, summary in rows
@@ -94,5 +94,5 @@ class StepRepository:
         return ScheduleHeads(waiting=numbers, drafts=versions)
 
 
-def _of(table: type[PlanRow], key: GenerationKey) -> tuple[ColumnElement[bool], ...]:
-    return table.run == key.run, table.stream == key.stream, table.generation == key.generation
+def _of(key: GenerationKey) -> tuple[ColumnElement[bool], ...]:
+    return PlanRow.run == key.run, PlanRow.stream == key.stream, PlanRow.generation == key.generation
