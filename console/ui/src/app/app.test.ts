@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { csvField, toCsv } from "../audit/csv";
 import { filterRuns } from "../runs/Screen";
 import { find, type PaletteItem } from "./Palette";
+import { count, oneOf, searchOf, text } from "./search";
 import { isTyping, match } from "./useShortcuts";
 
 const item = (name: string, hint = ""): PaletteItem => ({ id: name, name, hint, icon: "runs", run: () => undefined });
@@ -79,4 +80,19 @@ describe("CSV", () => {
       "number,at,author,action,run,revision,message,details\r\n4,1970-01-01T00:00:00.000Z,ada,publish,demo,2,more,{}\r\n",
     );
   });
+});
+
+describe("searchOf", () => {
+  const read = searchOf<{ step?: number; source?: string; by?: "host" | "time" }>({
+    step: count,
+    source: text,
+    by: oneOf(["host", "time"] as const),
+  });
+
+  it("keeps what is of its kind", () =>
+    expect(read({ step: 0, source: "web", by: "time" })).toEqual({ step: 0, source: "web", by: "time" }));
+
+  it("leaves out the rest", () => expect(read({ step: -1, source: "", by: "mesh", more: 1 })).toEqual({}));
+
+  it("takes a source whose name is a number", () => expect(read({ step: 1.5, source: 7 })).toEqual({ source: "7" }));
 });

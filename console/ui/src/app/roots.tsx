@@ -1,6 +1,7 @@
 import { createRootRoute, createRoute, redirect, retainSearchParams } from "@tanstack/react-router";
 import { Missing } from "./Missing";
 import { Shell } from "./Shell";
+import { searchOf, text } from "./search";
 
 /** The routes that screens hang below. A screen's own is in `src/<screen>/route.tsx`, registered in `router.tsx`. */
 export const rootRoute = createRootRoute({ notFoundComponent: Missing });
@@ -25,7 +26,6 @@ export interface RunSearch {
 export const runRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/runs/$run",
-  validateSearch: (search: Record<string, unknown>): RunSearch =>
-    typeof search.stream === "string" && search.stream ? { stream: search.stream } : {},
+  validateSearch: searchOf<RunSearch>({ stream: text }),
   search: { middlewares: [retainSearchParams<RunSearch>(["stream"])] },
 });

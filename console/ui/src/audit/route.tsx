@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "../app/roots";
+import { searchOf, text } from "../app/search";
 
 export interface AuditSearch {
   run?: string;
@@ -7,15 +8,9 @@ export interface AuditSearch {
   action?: string;
 }
 
-const text = (value: unknown) => (typeof value === "string" && value ? value : undefined);
-
 export const route = createRoute({
   getParentRoute: () => shellRoute,
   path: "/audit",
-  validateSearch: (search: Record<string, unknown>): AuditSearch => ({
-    run: text(search.run),
-    author: text(search.author),
-    action: text(search.action),
-  }),
+  validateSearch: searchOf<AuditSearch>({ run: text, author: text, action: text }),
   component: lazyRouteComponent(() => import("./Screen"), "Screen"),
 });

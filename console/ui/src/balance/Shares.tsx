@@ -1,14 +1,13 @@
 import { Select } from "@mantine/core";
 import { useMemo } from "react";
-import { ChartWithTable, type Column, DataTable, formatCount, formatShare, Panel } from "../ui";
+import { ChartWithTable, type Column, DataTable, formatShare, formatSigned, Panel } from "../ui";
 import classes from "./balance.module.css";
 import { Plot } from "./Plot";
 import type { Balance } from "./query";
 import { lines } from "./series";
 import { type Share, shares, widest } from "./shares";
 
-const signed = (value: number | null): string =>
-  value === null ? "not known" : value > 0 ? `+${formatCount(value)}` : value < 0 ? `−${formatCount(-value)}` : "0";
+const signed = (value: number | null): string => (value === null ? "not known" : formatSigned(value));
 
 /** Planned against served share of each source, over the window. */
 export function SourceShares({ view, onSource }: { view: Balance; onSource: (source: string) => void }) {

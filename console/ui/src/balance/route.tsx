@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { runRoute } from "../app/roots";
+import { count, searchOf, text } from "../app/search";
 
 export interface BalanceSearch {
   /** Steps [from, to); none: the last ones, as they come. */
@@ -11,21 +12,9 @@ export interface BalanceSearch {
   source?: string;
 }
 
-const count = (value: unknown): number | undefined =>
-  Number.isInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
-
 export const route = createRoute({
   getParentRoute: () => runRoute,
   path: "balance",
-  validateSearch: (search: Record<string, unknown>): BalanceSearch => {
-    const [from, to, step] = [count(search.from), count(search.to), count(search.step)];
-    const source = typeof search.source === "string" && search.source ? search.source : undefined;
-    return {
-      ...(from !== undefined && { from }),
-      ...(to !== undefined && { to }),
-      ...(step !== undefined && { step }),
-      ...(source && { source }),
-    };
-  },
+  validateSearch: searchOf<BalanceSearch>({ from: count, to: count, step: count, source: text }),
   component: lazyRouteComponent(() => import("./Screen"), "Screen"),
 });

@@ -1,3 +1,4 @@
+import { clamp } from "../ui/clamp";
 import { type Curve, constant, type Knot, type Shape, valueAt } from "./curve";
 import { curveIn, isRetired, type Schedule, sourceOf, weightAt, weightField, withCurve } from "./schedule";
 
@@ -161,10 +162,6 @@ export function tidy(value: number): number {
 
 function otherSources(schedule: Schedule, source: string): string[] {
   return Object.keys(schedule.weights).filter((name) => name !== source && !isRetired(schedule, name));
-}
-
-function clamp(value: number, low: number, high: number): number {
-  return Math.min(Math.max(value, low), high);
 }
 
 function finite(value: number | undefined, otherwise: number): number {

@@ -1,3 +1,5 @@
+import { clamp } from "../ui/clamp";
+
 /** A stage of the data plane, or several of a group that are shown as one. Numbers are null where they are not known. */
 export interface Stage {
   id: string;
@@ -63,12 +65,10 @@ export function worstFirst<S extends Stage>(stages: readonly S[]): S[] {
 /** busy, blocked and idle as parts of one bar, together at most 1; null where none is known. */
 export function split(stage: Stage): { busy: number; blocked: number; idle: number } | null {
   if (stage.busy === null && stage.blocked === null && stage.idle === null) return null;
-  const [busy, blocked] = [clamp(stage.busy ?? 0), clamp(stage.blocked ?? 0)];
+  const [busy, blocked] = [clamp(stage.busy ?? 0, 0, 1), clamp(stage.blocked ?? 0, 0, 1)];
   const over = Math.max(1, busy + blocked);
   return { busy: busy / over, blocked: blocked / over, idle: Math.max(0, 1 - (busy + blocked) / over) };
 }
-
-const clamp = (value: number) => Math.min(Math.max(value, 0), 1);
 
 /** Width in px of each flow, by the root of its share of the greatest: [1, 8]; 1 where the rate is not known. */
 export function widths(flows: readonly Flow[]): number[] {

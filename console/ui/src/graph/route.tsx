@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { runRoute } from "../app/roots";
+import { searchOf, text } from "../app/search";
 
 export interface GraphSearch {
   /** The stage that is looked at. */
@@ -8,14 +9,9 @@ export interface GraphSearch {
   expand?: string;
 }
 
-const word = (value: unknown): string | undefined => (typeof value === "string" && value ? value : undefined);
-
 export const route = createRoute({
   getParentRoute: () => runRoute,
   path: "graph",
-  validateSearch: (search: Record<string, unknown>): GraphSearch => {
-    const [sel, expand] = [word(search.sel), word(search.expand)];
-    return { ...(sel && { sel }), ...(expand && { expand }) };
-  },
+  validateSearch: searchOf<GraphSearch>({ sel: text, expand: text }),
   component: lazyRouteComponent(() => import("./Screen"), "Screen"),
 });

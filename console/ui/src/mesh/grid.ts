@@ -1,3 +1,4 @@
+import { clamp } from "../ui/clamp";
 import type { RankColumns } from "./columns";
 
 /** Where each rank lies on the heat map, and what the lines of it are called. */
@@ -129,7 +130,7 @@ export function moved(grid: Pick<Grid, "columns" | "rows" | "at">, from: number,
   };
   const by = step[key];
   if (!by) return from;
-  const clamp = (value: number, size: number) => Math.min(Math.max(value, 0), size - 1);
-  const to = clamp(row + by[0], grid.rows) * grid.columns + clamp(column + by[1], grid.columns);
+  const at = { row: clamp(row + by[0], 0, grid.rows - 1), column: clamp(column + by[1], 0, grid.columns - 1) };
+  const to = at.row * grid.columns + at.column;
   return (grid.at[to] ?? -1) >= 0 ? to : from;
 }

@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { runRoute } from "../app/roots";
+import { count, oneOf, searchOf } from "../app/search";
 import { METRICS, type MetricKey } from "./columns";
 
 export interface MeshSearch {
@@ -10,16 +11,13 @@ export interface MeshSearch {
   sel?: number;
 }
 
-const ARRANGED = ["mesh", "host", "time"] as const;
-
 export const route = createRoute({
   getParentRoute: () => runRoute,
   path: "mesh",
-  validateSearch: (search: Record<string, unknown>): MeshSearch => {
-    const by = ARRANGED.find((known) => known === search.by);
-    const metric = METRICS.find((known) => known.key === search.metric)?.key;
-    const sel = Number.isInteger(search.sel) && (search.sel as number) >= 0 ? (search.sel as number) : undefined;
-    return { ...(by && { by }), ...(metric && { metric }), ...(sel !== undefined && { sel }) };
-  },
+  validateSearch: searchOf<MeshSearch>({
+    by: oneOf(["mesh", "host", "time"] as const),
+    metric: oneOf(METRICS.map((known) => known.key)),
+    sel: count,
+  }),
   component: lazyRouteComponent(() => import("./Screen"), "Screen"),
 });

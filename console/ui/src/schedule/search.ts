@@ -1,3 +1,5 @@
+import { count, oneOf, searchOf, text } from "../app/search";
+
 /** What the address of the editor holds: the view, never the draft. */
 export interface ScheduleSearch {
   /** The field that is edited: a source's name, `microbatches` or `seq_len`. */
@@ -14,19 +16,18 @@ export interface ScheduleSearch {
   table?: true;
 }
 
-export function validateSearch(search: Record<string, unknown>): ScheduleSearch {
-  const found: ScheduleSearch = {};
-  if (typeof search.sel === "string" && search.sel) found.sel = search.sel;
-  else if (typeof search.sel === "number") found.sel = String(search.sel);
-  if (search.x === "tokens") found.x = "tokens";
-  const [from, to, at] = [stepOf(search.from), stepOf(search.to), stepOf(search.at)];
-  if (from !== undefined && to !== undefined && from < to) Object.assign(found, { from, to });
-  if (at !== undefined) found.at = at;
-  if (typeof search.q === "string" && search.q) found.q = search.q;
-  if (search.table === true) found.table = true;
-  return found;
-}
+const read = searchOf<ScheduleSearch>({
+  sel: text,
+  x: oneOf(["tokens"] as const),
+  from: count,
+  to: count,
+  at: count,
+  q: text,
+  table: oneOf([true] as const),
+});
 
-function stepOf(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 ? value : undefined;
+/** A range of steps counts as a whole, or not at all. */
+export function validateSearch(search: Record<string, unknown>): ScheduleSearch {
+  const { from, to, ...found } = read(search);
+  return from !== undefined && to !== undefined && from < to ? { ...found, from, to } : found;
 }

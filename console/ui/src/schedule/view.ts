@@ -1,6 +1,7 @@
 import { type Curve, countAt } from "../curves/curve";
 import { curveIn, type Schedule, sourceOf } from "../curves/schedule";
 import { niceAbove } from "../curves/snap";
+import { clamp } from "../ui/clamp";
 
 /** Steps that are in view. */
 export interface Span {
@@ -148,8 +149,4 @@ export function curvesOf(schedule: Schedule, fields: readonly string[]): Curve[]
 export function multipleOf(field: string, multiples: Multiples): number | undefined {
   if (sourceOf(field) !== null) return undefined;
   return field === "microbatches" ? multiples.g : multiples.c;
-}
-
-function clamp(value: number, low: number, high: number): number {
-  return Math.min(Math.max(value, low), high);
 }

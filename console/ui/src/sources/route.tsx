@@ -1,20 +1,16 @@
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { runRoute, shellRoute } from "../app/roots";
+import { searchOf, text } from "../app/search";
 
 export interface SourcesSearch {
   state?: string;
   q?: string;
 }
 
-const text = (value: unknown) => (typeof value === "string" && value ? value : undefined);
-
 export const route = createRoute({
   getParentRoute: () => runRoute,
   path: "sources",
-  validateSearch: (search: Record<string, unknown>): SourcesSearch => ({
-    state: text(search.state),
-    q: text(search.q),
-  }),
+  validateSearch: searchOf<SourcesSearch>({ state: text, q: text }),
   component: lazyRouteComponent(() => import("./Screen"), "Screen"),
 });
 

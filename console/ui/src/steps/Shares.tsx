@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { type Column, DataTable, formatCount, formatShare, Panel } from "../ui";
+import { type Column, DataTable, formatCount, formatShare, formatSigned, Panel } from "../ui";
 import { sharesOf } from "./batch";
 import type { StepView } from "./query";
 
@@ -13,7 +13,7 @@ const COLUMNS: Column<Share>[] = [
     key: "credit",
     title: "Credit",
     isNumber: true,
-    cell: (share) => (share.credit === null ? <span className="lm-muted">not kept</span> : signed(share.credit)),
+    cell: (share) => (share.credit === null ? <span className="lm-muted">not kept</span> : formatSigned(share.credit)),
   },
 ];
 
@@ -36,6 +36,3 @@ export function Shares({ view }: { view: StepView }) {
     </Panel>
   );
 }
-
-const signed = (value: number): string =>
-  value > 0 ? `+${formatCount(value)}` : value < 0 ? `−${formatCount(-value)}` : "0";

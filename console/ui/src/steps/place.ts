@@ -1,3 +1,5 @@
+import { clamp } from "../ui/clamp";
+
 /** What the inspector shows: a rank's batch of a step, or one microbatch of it. */
 export interface Spot {
   step: number;
@@ -40,8 +42,6 @@ function turned(microbatch: number | undefined, by: number, perRank: number): nu
   const next = ((microbatch ?? -1) + 1 + by + places) % places;
   return next === 0 ? undefined : next - 1;
 }
-
-const clamp = (value: number, low: number, high: number) => Math.min(Math.max(value, low), Math.max(low, high));
 
 /** The command that says the same in a shell. */
 export function explainCommand(url: string, run: string, stream: string, spot: Spot): string {

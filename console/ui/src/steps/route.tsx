@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent, Outlet } from "@tanstack/react-router";
 import { runRoute } from "../app/roots";
+import { count, searchOf } from "../app/search";
 
 export interface StepSearch {
   /** Whose batch is shown; none: rank 0's. */
@@ -8,13 +9,7 @@ export interface StepSearch {
   microbatch?: number;
 }
 
-const count = (value: unknown): number | undefined =>
-  Number.isInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
-
-function validateSearch(search: Record<string, unknown>): StepSearch {
-  const [rank, microbatch] = [count(search.rank), count(search.microbatch)];
-  return { ...(rank !== undefined && { rank }), ...(microbatch !== undefined && { microbatch }) };
-}
+const validateSearch = searchOf<StepSearch>({ rank: count, microbatch: count });
 
 const base = createRoute({ getParentRoute: () => runRoute, path: "steps", component: Outlet, validateSearch });
 

@@ -44,6 +44,10 @@ export function formatShare(value: number): string {
   return `${trim(percent, Math.abs(percent) >= 100 ? 0 : Math.abs(percent) < 1 ? 2 : 1)}${SPACE}%`;
 }
 
+/** With its sign; an exact 0 has none. */
+export const formatSigned = (value: number): string =>
+  value > 0 ? `+${formatCount(value)}` : value < 0 ? `−${formatCount(-value)}` : "0";
+
 /** How long ago: "now", "8 s ago". */
 export function formatAge(age_s: number): string {
   return age_s < 1.5 ? "now" : `${formatSeconds(Math.round(age_s))} ago`;
