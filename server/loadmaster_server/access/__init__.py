@@ -1,7 +1,7 @@
 """Who may do what: tokens, browser sessions, one-time sign-in links, and the declaration that every route makes."""
 
 from .needs import Needs, needs
-from .principal import AccessMode, Principal, Role, author_of
+from .principal import AccessMode, Principal, Role, author_of, is_name
 from .refusing import add_refusal_handlers
 from .routes import access_routes
 from .schemas import Name
@@ -17,6 +17,7 @@ __all__ = [
     "access_routes",
     "add_refusal_handlers",
     "author_of",
+    "is_name",
     "needs",
     "sign_in_link",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -45,6 +46,11 @@ NAME_PATTERN = r"^[^\s/][^/\x00-\x1f]{0,199}$"
 ANONYMOUS = "anonymous"
 RESERVED = (ANONYMOUS, "planner")
 """Names that the audit log uses for itself."""
+
+
+def is_name(text: str) -> bool:
+    """Whether somebody may be called so."""
+    return re.fullmatch(NAME_PATTERN, text) is not None and text not in RESERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loadmaster_flight.wire.errors import NotFoundError
 
-from ..access import AccessMode, AccessService, Role, sign_in_link
+from ..access import AccessMode, AccessService, Role, is_name, sign_in_link
 from ..settings import STATE_DIR, PlannerSettings
 from ..store import AccessRepository, Database, upgrade
 
@@ -57,4 +57,4 @@ def shell_name() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container without a list of users
         return ADMIN
-    return ADMIN if name in ("planner", "anonymous") or not name.isprintable() or "/" in name else name[:200]
+    return name if is_name(name) else ADMIN

@@ -16,6 +16,7 @@ from .ranks import NOBODY, RankSnapshot
 from .scene import STATES, Scene, behind, look, mean_waits, rank_states, rounded, significant
 from .schemas import LiveModel
 from .sources import SourceModel
+from .stages import SILENT_ACTOR_S
 from .step_log import StepLog
 from .watch import LiveWatch
 
@@ -200,7 +201,7 @@ class StreamFeed:
         loads: tuple[object, ...] = (None, None, None) if before is None else before[2:5]
         if load is not None:
             loads = tuple(round(part * 20) / 20 for part in (load.busy, load.blocked, load.idle))
-        return (actor.role.value, actor.address, *loads, "silent" if actor.heartbeat_age_s > 3.0 else "ok")
+        return (actor.role.value, actor.address, *loads, "silent" if actor.heartbeat_age_s > SILENT_ACTOR_S else "ok")
 
     def _source_news(self, scene: Scene) -> Iterator[Named]:
         rows: dict[str, tuple[object, ...]] = {

@@ -29,7 +29,6 @@ class Load:
 class _Sample:
     at_s: float
     seconds: tuple[float, ...]
-    sent: float
 
 
 class Loads:
@@ -44,7 +43,7 @@ class Loads:
         now_s = time.monotonic() if now_s is None else now_s
         if not all(kind in stats for kind in KINDS):
             return
-        sample = _Sample(now_s, tuple(stats[kind] for kind in KINDS), stats.get("bytes_sent", 0.0))
+        sample = _Sample(now_s, tuple(stats[kind] for kind in KINDS))
         with self._lock:
             samples = self._samples.setdefault(stage, deque())
             if samples and any(new < old for new, old in zip(sample.seconds, samples[-1].seconds, strict=True)):

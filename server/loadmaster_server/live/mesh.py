@@ -65,10 +65,5 @@ class MeshModel:
 def _planned(scene: Scene, dp_W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean cost (over the mean of all) and tokens a step of each rank's dp rank, in the window's last steps."""
     unknown = np.full(len(dp_W), np.nan)
-    dp = scene.generation.dp if scene.generation else 0
-    exact = [n for n in scene.numbers if len(n.cost_R) and not n.is_grouped and n.num_ranks == dp]
-    if not exact:
-        return unknown, unknown
-    cost_D = np.mean([n.cost_R for n in exact], axis=0)
-    tokens_D = np.mean([n.tokens_R for n in exact], axis=0)
-    return cost_D[dp_W], tokens_D[dp_W]
+    cost_D, tokens_D = scene.planned or (None, None)
+    return (unknown, unknown) if cost_D is None or tokens_D is None else (cost_D[dp_W], tokens_D[dp_W])

@@ -65,6 +65,16 @@ class Scene:
         return {axis: np.asarray(at, np.int64) for axis, at in zip(mesh, index, strict=True)}
 
     @property
+    def planned(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Cost (over the mean of all) and tokens a step of each dp rank, (D,), means over `numbers`; None where no step
+        keeps them by rank."""
+        dp = self.generation.dp if self.generation else 0
+        exact = [n for n in self.numbers if len(n.cost_R) == n.num_ranks == dp > 0]
+        if not exact:
+            return None
+        return np.mean([n.cost_R for n in exact], axis=0), np.mean([n.tokens_R for n in exact], axis=0)
+
+    @property
     def tokens_per_s(self) -> float | None:
         """Of all sources together, in the window."""
         return None if self.rates_S is None else float(self.rates_S.sum())
@@ -154,14 +164,8 @@ def nan_mean(values: np.ndarray, *, axis: int) -> np.ndarray:
 
 def skew_of(scene: Scene, wait_W: np.ndarray) -> SkewView:
     """Largest over mean."""
-    exact = [n for n in scene.numbers if len(n.cost_R) and not n.is_grouped and n.num_ranks == _dp(scene)]
-    cost_R = np.mean([n.cost_R for n in exact], axis=0) if exact else np.zeros(0)
-    tokens_R = np.mean([n.tokens_R for n in exact], axis=0) if exact else np.zeros(0)
-    return SkewView(cost=_skew(cost_R), tokens=_skew(tokens_R), wait=_skew(wait_W[~np.isnan(wait_W)]))
-
-
-def _dp(scene: Scene) -> int:
-    return scene.generation.dp if scene.generation else 0
+    cost_D, tokens_D = scene.planned or (np.zeros(0), np.zeros(0))
+    return SkewView(cost=_skew(cost_D), tokens=_skew(tokens_D), wait=_skew(wait_W[~np.isnan(wait_W)]))
 
 
 def _skew(values: np.ndarray) -> float | None:

@@ -65,7 +65,7 @@ class Stages:
         generation = scene.generation
         self.snapshot = watch.ranks.snapshot(generation.key, generation.world_size) if generation else NOBODY
         self.wait_W = mean_waits(scene, self.snapshot)
-        self._tokens_D = _tokens_by_dp(scene)
+        self._tokens_D = scene.planned[1] if scene.planned else None
         self._dp_W = scene.coords.get("dp", np.zeros(0, np.int64))
 
     def planner(self) -> Stage:
@@ -192,13 +192,6 @@ class Stages:
             return None
         dps = list(set(self._dp_W[rank_N].tolist()))
         return round(float(self._tokens_D[dps].sum()) / stretch.step_s, 1)
-
-
-def _tokens_by_dp(scene: Scene) -> np.ndarray | None:
-    """Planned tokens of each dp rank in a step, mean over the window's last steps."""
-    dp = scene.generation.dp if scene.generation else 0
-    exact = [n.tokens_R for n in scene.numbers if len(n.tokens_R) == dp == n.num_ranks]
-    return np.asarray(np.mean(exact, axis=0)) if exact else None
 
 
 def most_loaded(stages: Sequence[Stage], limit: int = 5) -> list[StageLine]:

@@ -48,12 +48,6 @@ class AccessRepository:
             row = _matching(session, ApiTokenRow, key)
             return None if row is None else _token_record(row)
 
-    def token(self, id_: str) -> TokenRecord | None:
-        """The token of that id."""
-        with self._database.reading() as session:
-            row = session.get(ApiTokenRow, id_)
-            return None if row is None else _token_record(row)
-
     def revoke_token(self, id_: str, *, by: str) -> TokenRecord:
         """Let a token and the sessions that were opened with it open nothing more; again is as good as once.
 
