@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,26 @@ def test_token_when_created_then_the_environment_variable_opens_until_it_is_revo
     server.planner.access._forget()
     with pytest.raises(UnauthenticatedError, match="was revoked"):
         _runs(client)
+    client.close()
+
+
+def test_token_when_kept_in_a_file_then_made_once_and_again_after_it_was_revoked(
+    server: PlannerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "process"
+    create = ["token", "create", "--name", "loaders", "--role", "process", "--keep", file, "--json"]
+    create += ["--state-dir", tmp_path]
+    first = _printed(capsys, *create)
+    secret = file.read_text()
+    assert secret.strip() not in first
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(_printed(capsys, *create))["id"] == json.loads(first)["id"]
+    assert file.read_text() == secret
+    _printed(capsys, "token", "revoke", json.loads(first)["id"], "--state-dir", tmp_path)
+    assert json.loads(_printed(capsys, *create))["id"] != json.loads(first)["id"]
+    assert file.read_text() != secret
+    client = PlannerClient(server.url, token=file.read_text().strip())
+    assert _runs(client) == []
     client.close()
 
 

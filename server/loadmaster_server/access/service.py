@@ -81,6 +81,14 @@ class AccessService:
         """All tokens, oldest first, revoked ones too."""
         return self._access.tokens()
 
+    def read_token(self, secret: str) -> TokenRecord:
+        """What is kept of a token that opens something now.
+
+        Raises:
+            UnauthenticatedError: It opens nothing; says why.
+        """
+        return self._good_token(secret)
+
     def revoke_token(self, id_: str, *, by: str) -> TokenRecord:
         """Let a token open nothing more, and end the sessions that were opened with it."""
         try:

@@ -1,19 +1,24 @@
 """`loadmaster token create|list|revoke`: bearer tokens for scripts and for processes.
 
 `create` prints the token once; it is kept as a hash. Set it as LOADMASTER_TOKEN where it is to be used. A revoked token
-opens nothing within two seconds, and the browser sessions that were opened with it end.
+opens nothing within two seconds, and the browser sessions that were opened with it end. `create --keep FILE` writes it
+to FILE, which LOADMASTER_TOKEN_FILE may name; again, it makes another one only where that one opens nothing any more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from loadmaster_flight.wire.errors import UnauthenticatedError
 
 from ..access import AccessService, Role
 from ..store import TokenRecord
@@ -33,9 +38,33 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _create(args: argparse.Namespace, access: AccessService) -> None:
-    expires_in_s = None if args.days is None else args.days * DAY_S
-    secret, token = access.create_token(args.name, args.role, by=shell_name(), expires_in_s=expires_in_s)
-    print(json.dumps(_tree(token) | {"token": secret}) if args.json else secret)
+    token = None if args.keep is None else _kept(args, access)
+    if token is None:
+        expires_in_s = None if args.days is None else args.days * DAY_S
+        secret, token = access.create_token(args.name, args.role, by=shell_name(), expires_in_s=expires_in_s)
+        if args.keep is None:
+            print(json.dumps(_tree(token) | {"token": secret}) if args.json else secret)
+            return
+        _write(args.keep, secret)
+    print(json.dumps(_tree(token)) if args.json else f"{args.keep} holds token {token.id} of {token.grant.name}")
+
+
+def _kept(args: argparse.Namespace, access: AccessService) -> TokenRecord | None:
+    """What is kept of the token in the file; None: there is none that is good and has these very roles."""
+    try:
+        token = access.read_token(args.keep.read_text().strip())
+    except (FileNotFoundError, UnauthenticatedError):
+        return None
+    return token if set(token.grant.roles) == {role.value for role in args.role} else None
+
+
+def _write(path: Path, secret: str) -> None:
+    """As a whole, and never readable by others."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secret + "\n")
+    part.replace(path)
 
 
 def _list(args: argparse.Namespace, access: AccessService) -> None:
@@ -81,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("--name", required=True, help="what the audit log calls who uses it")
     create.add_argument("--role", type=Role, choices=list(Role), action="append", required=True, help="may be repeated")
     create.add_argument("--days", type=_days, help="for how long it is good (default: until it is revoked)")
+    create.add_argument(
+        "--keep", type=Path, metavar="FILE", help="write it there; do nothing while what is there is good"
+    )
     create.set_defaults(act=_create)
     acts.add_parser("list", help="show all tokens").set_defaults(act=_list)
     revoke = acts.add_parser("revoke", help="let a token open nothing any more")
