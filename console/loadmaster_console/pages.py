@@ -71,7 +71,7 @@ class ConsolePages:
 
 
 def _is_api(path: str) -> bool:
-    return path == "/api" or path.startswith(_OF_THE_API)
+    return path in ("/api", "/metrics") or path.startswith(_OF_THE_API)
 
 
 def _names_a_file(path: str) -> bool:

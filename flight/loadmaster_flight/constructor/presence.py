@@ -70,6 +70,11 @@ class Presence:
             for rank in ranks
         )
 
+    def silences(self, *, now_s: float | None = None) -> dict[int, float]:
+        """Seconds since each rank was last heard of."""
+        now_s = time.monotonic() if now_s is None else now_s
+        return {rank: now_s - seen_s for rank, seen_s in self._seen_s.items()}
+
     def report(self, steps: Mapping[int, int], *, now_s: float | None = None) -> RankReport:
         """What the planner is told of the ranks that `steps` has. Waits are told once."""
         now_s = time.monotonic() if now_s is None else now_s

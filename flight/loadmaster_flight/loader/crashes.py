@@ -87,6 +87,11 @@ class CrashRecord:
             self.refresh()
         return self._suspects.get(sample, 0)
 
+    def counts(self) -> tuple[int, int]:
+        """How many samples are suspects, and how many deaths they are suspected of."""
+        suspects = self._suspects
+        return len(suspects), suspects.total()
+
     def refresh(self) -> None:
         """Look for what dead processes left, and read who is suspect."""
         with self._lock:

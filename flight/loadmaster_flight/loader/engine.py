@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from ..sources.cache import BlockCache
 from ..sources.lanes import LanePath
+from ..sources.metering import Readings
 from ..spec.manifest import SourceManifest
 from ..spec.run import BudgetSpec, RunSpec
 from ..wire.control import SourceReport
@@ -207,6 +208,19 @@ class LoaderEngine:
                 "sources_open": float(len(self._opened)),
             }
         )
+
+    def window_budget_bytes(self) -> int:
+        """What the window may hold now."""
+        return self._window.budget_bytes
+
+    def readings(self) -> dict[str, Readings]:
+        """How each source that is open was read so far, by its name."""
+        return {opened.manifest.name: opened.meter.look() for opened in list(self._opened.values())}
+
+    def left_out(self) -> dict[tuple[str, str], int]:
+        """Rows that measuring found not to be OK, by source and verdict; those measured again count again."""
+        found = self._measurer.left_out()
+        return {(self._names[source], verdict.name.lower()): num for (source, verdict), num in found.items()}
 
     def source_report(self) -> SourceReport | None:
         """How sources are read that there is news of; None: there is none. One thread calls it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..sources.lanes import LanePath, LaneStretch
 from ..wire.errors import UnavailableError
+from ..wire.schemas import Verdict
 from .chunk import Chunk, Int64Array, Place
 from .entry import Entry, Hold, Holds
 from .metadata import LanePart, lane_end
@@ -75,7 +77,11 @@ def _part(lane: int, found: Measurement, glimpse: Glimpse) -> LanePart:
 
 
 class Measurer:
-    """Makes what the window lacks. For any number of threads; a worker never waits for another worker's chunk."""
+    """Makes what the window lacks. For any number of threads; a worker never waits for another worker's chunk.
+
+    Attributes:
+        num_rows, num_tokens: Measured so far, those made again included.
+    """
 
     def __init__(self, window: Window, num_workers: int) -> None:
         self._window = window
@@ -84,6 +90,7 @@ class Measurer:
         self._jobs: dict[Entry, Future[None]] = {}
         self.num_rows = 0
         self.num_tokens = 0
+        self._left_out: Counter[tuple[int, int]] = Counter()
 
     def hold(
         self,
@@ -150,6 +157,11 @@ class Measurer:
         """Seconds that the workers have worked, all together."""
         return self._workers.busy_s
 
+    def left_out(self) -> dict[tuple[int, Verdict], int]:
+        """Rows measured so far that are not OK, by source and verdict, those made again included."""
+        with self._lock:
+            return {(source, Verdict(verdict)): num for (source, verdict), num in self._left_out.items()}
+
     def close(self) -> None:
         """Let running work end, fail what waits. Idempotent."""
         self._workers.close()
@@ -183,6 +195,9 @@ class Measurer:
         with self._lock:
             self.num_rows += chunk.num_rows
             self.num_tokens += len(chunk.tokens_T)
+            if chunk.verdict_N.any():
+                verdicts = chunk.verdict_N[chunk.verdict_N != Verdict.OK].tolist()
+                self._left_out.update((entry.place.source, verdict) for verdict in verdicts)
         self._window.fill(entry, chunk)
 
     def _end(self, entry: Entry) -> None:

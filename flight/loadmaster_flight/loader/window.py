@@ -49,6 +49,11 @@ class Window:
         """Bytes of all resident chunks."""
         return self._size_bytes
 
+    @property
+    def budget_bytes(self) -> int:
+        """What they may take, with what was lent."""
+        return self._budget_bytes
+
     def has_room(self, more_bytes: int) -> bool:
         """Whether that much may come in ahead of need; not while the window is about as full as evicting leaves it."""
         return self._size_bytes + more_bytes <= self._budget_bytes - self._budget_bytes // 8

@@ -10,7 +10,8 @@ from loadmaster_flight.wire.errors import ForbiddenError
 
 
 class Role(StrEnum):
-    """Each of the first four may do what those before it may. `process` (loaders, constructors, trainers) is apart.
+    """Each of the first four may do what those before it may. `process` (loaders, constructors, trainers) and `metrics`
+    (what reads `GET /metrics`, and nothing else) are apart.
 
     viewer: sees everything. editor: keeps drafts and previews them. publisher: changes what a run trains on, and lets a
     paused run go on. admin: hands out tokens and ends sessions.
@@ -21,6 +22,7 @@ class Role(StrEnum):
     PUBLISHER = "publisher"
     ADMIN = "admin"
     PROCESS = "process"
+    METRICS = "metrics"
 
 
 class AccessMode(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from ..store import AccessRepository
@@ -28,10 +29,17 @@ class RefusalLog:
         self._begun_s = clock()
         self._seen: set[Kind] = set()
         self._left_out = 0
+        self._by_code: Counter[str] = Counter()
+
+    def counts(self) -> dict[str, int]:
+        """How many there were since the planner started, written down or not, by code."""
+        with self._lock:
+            return dict(self._by_code)
 
     def note(self, caller: Caller, *, author: str, code: str, run: str, message: str) -> bool:
         """Write a refusal down unless one like it was, a short while ago; whether it was written."""
         with self._lock:
+            self._by_code[code] += 1
             left_out = self._count((author, caller.address, caller.route, code))
         if left_out is None:
             return False

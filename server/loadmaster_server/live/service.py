@@ -72,7 +72,7 @@ class LiveService:
     def __init__(self, store: Store, watch: LiveWatch, around: Around) -> None:
         self._store, self._watch, self._around = store, watch, around
         self._steps = StepRepository(store.database)
-        self._log = StepLog(store, self._steps)
+        self.log = self._log = StepLog(store, self._steps)
         self.sources = SourceModel(store, self._log, watch)
         self.checkpoints = CheckpointModel(store, self._steps)
         self.balance = BalanceModel(store, self._log)

@@ -3,7 +3,7 @@
 from .access import AccessRepository
 from .access_records import AccessAction, Grant, Key, SessionRecord, TokenRecord
 from .bulletin import ACTORS, Bulletin
-from .database import Database
+from .database import Database, without_password
 from .migration import upgrade
 from .planner_lease import PlannerLease, acting_url
 from .records import (
@@ -76,4 +76,5 @@ __all__ = [
     "VerdictRecord",
     "acting_url",
     "upgrade",
+    "without_password",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.wire.control import LoaderRoute, RegisterRequest, Role
@@ -47,6 +47,13 @@ class ActorRepository:
         """All leases, shadows too."""
         with self._database.reading() as session:
             return [_lease(row) for row in session.scalars(select(LeaseRow))]
+
+    def num_leases(self) -> dict[tuple[LeaseKind, bool], int]:
+        """How many leases there are of a kind, by whether who has them stands by."""
+        kind, is_standby = LeaseRow.kind, LeaseRow.standby > 0
+        counted = select(kind, is_standby, func.count()).group_by(kind, is_standby)
+        with self._database.reading() as session:
+            return {(LeaseKind(kind), bool(standby)): num for kind, standby, num in session.execute(counted)}
 
     def replace_leases(self, leases: Sequence[LeaseRecord]) -> bool:
         """Make these the leases; False when they were so before. Leases of actors that are gone are left out."""

@@ -83,6 +83,11 @@ class Database:
             connection.close()
 
 
+def without_password(url: str) -> str:
+    """A URL of a store as it may be shown."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
 @contextmanager
 def migrating(url: str) -> Iterator[Connection]:
     """One transaction for schema changes.
