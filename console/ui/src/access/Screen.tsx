@@ -16,6 +16,7 @@ const ROLES: [string, string][] = [
   ["publisher", "changes what a run trains on: publish, restore, hold, retime, cancel; lets a paused run go on"],
   ["admin", "hands out tokens, ends other people’s sessions"],
   ["process", "apart from the others: what loaders, constructors and trainers may do"],
+  ["metrics", "apart too: reads /metrics, nothing else"],
 ];
 
 export function Screen() {

@@ -66,7 +66,7 @@ function CreateToken() {
           label="Role"
           allowDeselect={false}
           disabled={refusal !== ""}
-          data={[...ROLES, "process"]}
+          data={[...ROLES, "process", "metrics"]}
           value={wish.role}
           onChange={(role) => setWish({ ...wish, role: (role ?? "viewer") as TokenWish["role"] })}
         />

@@ -41,7 +41,7 @@ export function useRevokeToken() {
 
 export interface TokenWish {
   name: string;
-  role: Role | "process";
+  role: Role | "process" | "metrics";
   days: number | null;
 }
 

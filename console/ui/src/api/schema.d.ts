@@ -3525,13 +3525,14 @@ export interface components {
         loadmaster_flight__wire__control__Role: "loader" | "constructor";
         /**
          * Role
-         * @description Each of the first four may do what those before it may. `process` (loaders, constructors, trainers) is apart.
+         * @description Each of the first four may do what those before it may. `process` (loaders, constructors, trainers) and `metrics`
+         *     (what reads `GET /metrics`, and nothing else) are apart.
          *
          *     viewer: sees everything. editor: keeps drafts and previews them. publisher: changes what a run trains on, and lets a
          *     paused run go on. admin: hands out tokens and ends sessions.
          * @enum {string}
          */
-        loadmaster_server__access__principal__Role: "viewer" | "editor" | "publisher" | "admin" | "process";
+        loadmaster_server__access__principal__Role: "viewer" | "editor" | "publisher" | "admin" | "process" | "metrics";
     };
     responses: never;
     parameters: never;
