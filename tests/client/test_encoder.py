@@ -29,6 +29,14 @@ from support.pictures import Doc, plan_of, sent, spec_of
 IMAGE, VIDEO = MediaKind.IMAGE, MediaKind.VIDEO
 SEQ_LEN = 128
 Mesh = dict[str, int]
+CASES: dict[str, tuple[Mesh, list[int]]] = {
+    "dp2tp2": ({"pp": 1, "dp": 2, "cp": 1, "tp": 2}, [3, 0, 1, 2, 1]),
+    "dp2cp2": ({"pp": 1, "dp": 2, "cp": 2, "tp": 1}, [0, 1, 1, 3]),  # rank 2 has dummies alone
+    "dp4": ({"pp": 1, "dp": 4, "cp": 1, "tp": 1}, [2, 3, 0]),
+    "pp2cp2": ({"pp": 2, "dp": 1, "cp": 2, "tp": 1}, [3, 2, 0, 1]),
+    "tp-slowest": ({"tp": 2, "cp": 1, "pp": 1, "dp": 2}, [1, 3]),  # an order of its own
+}
+"""Meshes of four ranks, and those that encode."""
 
 
 def documents(num_bins: int) -> list[Doc]:
@@ -41,12 +49,10 @@ def documents(num_bins: int) -> list[Doc]:
 
 
 def records(
-    mesh: Mesh, *, num_bins: int, ranks: list[int] | None, docs: list[Doc] | None = None, **vision: Any
+    mesh: Mesh, *, num_bins: int, ranks: list[int] | None, docs: list[Doc] | None = None
 ) -> dict[int, pa.RecordBatch]:
     """Each rank's batch; `ranks` encode, None: inline."""
-    spec: RunSpec = spec_of(
-        seq_len=SEQ_LEN, num_bins=num_bins, mesh={"stage_fields": {"labels": ["first", "last"]}}, **vision
-    )
+    spec: RunSpec = spec_of(seq_len=SEQ_LEN, num_bins=num_bins, mesh={"stage_fields": {"labels": ["first", "last"]}})
     docs = documents(num_bins) if docs is None else docs
     plan = plan_of(docs, spec, dp=mesh["dp"], ranks=ranks)
     places = itertools.product(*(range(size) for size in mesh.values()))
@@ -59,48 +65,47 @@ def batch_of(record: pa.RecordBatch) -> Batch:
     return to_batch(record, step=0, source_names=["web"], num_rows=1, framework=Framework.TORCH)
 
 
-def reference(num_bins: int, **vision: Any) -> dict[str, Any]:
+def reference(num_bins: int) -> dict[str, Any]:
     """One process that encodes everything inline."""
-    (record,) = records({"pp": 1, "dp": 1, "cp": 1, "tp": 1}, num_bins=num_bins, ranks=None, **vision).values()
+    (record,) = records({"pp": 1, "dp": 1, "cp": 1, "tp": 1}, num_bins=num_bins, ranks=None).values()
     batch = batch_of(record)
     model = encoder_rank.model_of(batch)
     loss = encoder_rank.run(batch, model, None)
     return encoder_rank.result(loss, model)
 
 
-@pytest.mark.processes
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mesh", "ranks", "vision"),
-    [
-        ({"pp": 1, "dp": 2, "cp": 1, "tp": 2}, [3, 0, 1, 2, 1], {}),
-        ({"pp": 1, "dp": 2, "cp": 2, "tp": 1}, [0, 1, 1, 3], {}),  # rank 2 has dummies alone
-        ({"pp": 1, "dp": 4, "cp": 1, "tp": 1}, [2, 3, 0], {}),
-        ({"pp": 2, "dp": 1, "cp": 2, "tp": 1}, [3, 2, 0, 1], {}),
-        ({"tp": 2, "cp": 1, "pp": 1, "dp": 2}, [1, 3], {}),  # an order of its own
-    ],
-    ids=["dp2tp2", "dp2cp2", "dp4", "pp2cp2", "tp-slowest"],
-)
-def test_exchange_when_four_processes_encode_for_each_other_then_loss_and_gradients_are_those_of_one(
-    mesh: Mesh, ranks: list[int], vision: dict[str, Any], tmp_path: Path
-) -> None:
-    for rank, record in records(mesh, num_bins=4, ranks=ranks, **vision).items():
-        with pa.ipc.new_stream(tmp_path / f"{rank}.arrow", record.schema) as writer:
-            writer.write_batch(record)
+@pytest.fixture(scope="module")
+def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder a case of `CASES`, with what each of four processes got; they take one case after the other."""
+    folder = tmp_path_factory.mktemp("exchanged")
+    for name, (mesh, ranks) in CASES.items():
+        (folder / name).mkdir()
+        for rank, record in records(mesh, num_bins=4, ranks=ranks).items():
+            with pa.ipc.new_stream(folder / name / f"{rank}.arrow", record.schema) as writer:
+                writer.write_batch(record)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    argv = [sys.executable, encoder_rank.__file__]
+    argv = [sys.executable, encoder_rank.__file__, "4", str(folder), *CASES]
     processes = [
-        subprocess.Popen([*argv, str(rank), "4", str(tmp_path)], stdout=-1, stderr=-1, env=env) for rank in range(4)
+        subprocess.Popen([*argv[:2], str(rank), *argv[2:]], stdout=-1, stderr=-1, env=env) for rank in range(4)
     ]
     errors = [process.communicate(timeout=240)[1].decode()[-2000:] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, errors
-    want = reference(4, **vision)
+    return folder
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_exchange_when_four_processes_encode_for_each_other_then_loss_and_gradients_are_those_of_one(
+    name: str, exchanged: Path
+) -> None:
+    want = reference(4)
     for rank in range(4):
-        got = json.loads((tmp_path / f"{rank}.json").read_text())
+        got = json.loads((exchanged / name / f"{rank}.json").read_text())
         assert got["loss"] == pytest.approx(want["loss"], rel=1e-12)
-        for name, gradient in want["gradients"].items():
+        for parameter, gradient in want["gradients"].items():
             assert np.abs(gradient).max() > 1e-3
-            np.testing.assert_allclose(got["gradients"][name], gradient, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(got["gradients"][parameter], gradient, rtol=1e-9, atol=1e-12)
 
 
 @pytest.fixture

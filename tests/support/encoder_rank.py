@@ -1,7 +1,7 @@
-"""One rank of a vision-language model, as a process: `encoder_rank.py RANK WORLD_SIZE FOLDER`.
+"""One rank of a vision-language model, as a process: `encoder_rank.py RANK WORLD_SIZE FOLDER CASE...`.
 
-Reads the batch that FOLDER/RANK.arrow holds, encodes what it has to, exchanges embeddings, and writes the summed loss
-and gradients of all ranks to FOLDER/RANK.json. Without a process group, `gradients` is the reference.
+For each case reads the batch that FOLDER/CASE/RANK.arrow holds, encodes what it has to, exchanges embeddings, and
+writes the summed loss and gradients of all ranks to FOLDER/CASE/RANK.json.
 """
 
 from __future__ import annotations
@@ -89,8 +89,16 @@ def result(loss: torch.Tensor, model: Model) -> dict[str, Any]:
     return {"loss": float(loss), "gradients": gradients}
 
 
-def main(rank: int, world_size: int, folder: Path) -> None:
+def main(rank: int, world_size: int, folder: Path, cases: list[str]) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+    for case in cases:
+        train(rank, folder / case)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def train(rank: int, folder: Path) -> None:
+    """One step with all ranks."""
     batch = read(folder / f"{rank}.arrow")
     model = model_of(batch)
     loss = run(batch, model, dist.group.WORLD)
@@ -99,9 +107,7 @@ def main(rank: int, world_size: int, folder: Path) -> None:
         dist.all_reduce(parameter.grad)
     dist.all_reduce(loss)
     (folder / f"{rank}.json").write_text(json.dumps(result(loss, model)))
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
