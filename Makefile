@@ -8,10 +8,10 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup console api demo screenshots docs test matrix check bench clean
+.PHONY: help setup console api demo screenshots docs test matrix check bench compose-env clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 setup: $(READY) ## create .venv and install everything into it
 
@@ -57,6 +57,9 @@ check: $(READY) ## format, lint, types, layers; the console too
 
 bench: $(READY) ## print all benchmark tables; ARGS=--quick for a short look
 	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
+
+compose-env: ## write .env with random passwords, for docker compose; never overwrites one
+	@$(or $(PYTHON),python3) examples/compose/write_env.py
 
 clean: ## remove what make and the tools created
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .loadmaster dist build \
