@@ -17,6 +17,8 @@ from support.temporary_postgres import Cluster, temporary_postgres, why_not
 settings.register_profile("loadmaster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loadmaster")
 
+TOGETHER = ("tests/console/", "tests/secure/")
+"""Folders whose tests share something live."""
 SPECIAL_TOKENS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 PROSE = (
     "The loadmaster reads the manifest and balances the weight over the hold.",
@@ -40,7 +42,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 class _OneConsole(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        return "console" if nodeid.startswith("tests/console/") else nodeid
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.flight import FlightPeer
+from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.waiting import BEAT_S
 
 RETRY_S = 0.5
@@ -32,10 +33,11 @@ class Acknowledger:
     Args:
         name: Of the thread.
         on_failure: Called from that thread when one could not be sent; must not block.
+        tls: How to call constructors; None: what the environment says.
     """
 
-    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None) -> None:
-        self._on_failure = on_failure
+    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None, *, tls: Tls | None = None) -> None:
+        self._on_failure, self._tls = on_failure, tls
         self._changed = threading.Condition()
         self._step, self._sent = -1, -1
         self._waits: deque[tuple[int, float]] = deque(maxlen=MAX_WAITS)
@@ -87,7 +89,7 @@ class Acknowledger:
                 if not address:
                     continue
                 if peer is None or peer.address != address:
-                    peer = stack.enter_context(FlightPeer(address))
+                    peer = stack.enter_context(FlightPeer(address, tls=self._tls))
                 self._send(peer, step, ticket_hex)
                 if is_last:
                     return

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from loadmaster_flight.wire.errors import BadRequestError
 
-from .environment import launched_as
+from .environment import launched_as, tls_as
 from .feed import BatchFeed, JoinOptions
 from .remote import RemoteFeed
 from .stream import Stream, checked_skip, with_state
@@ -33,6 +34,9 @@ def connect(
     prefetch: int = 2,
     timeout_s: float = 120.0,
     framework: str = "auto",
+    tls_ca: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
 ) -> Stream:
     """Open this rank's stream of batches. Joins with the first `next()`, so it returns at once.
 
@@ -43,8 +47,8 @@ def connect(
     It never touches torch.distributed: each rank calls it for itself.
 
     Args:
-        target: `http://host:port` of a planner; or the path of a run spec (.yaml, .yml), which then runs embedded, in
-            this one process without services.
+        target: `https://host:port` of a planner, `http://` on this machine alone; or the path of a run spec (.yaml,
+            .yml), which then runs embedded, in this one process without services.
         run: Name of the run; may be left out where the planner has exactly one.
         rank: Global rank; by default the environment's RANK, else 0.
         world_size: Number of ranks; by default the environment's WORLD_SIZE, else 1.
@@ -59,6 +63,10 @@ def connect(
         prefetch: Steps fetched beyond the one that is consumed.
         timeout_s: Deadline of every wait; its error names rank, step and what is missing.
         framework: `torch`, `numpy`, or `auto`: torch where it is installed.
+        tls_ca: PEM file of who signs the certificates of planner and constructors; by default LOADMASTER_TLS_CA, else
+            whom the system trusts.
+        tls_cert: PEM file of this rank's own certificate, where it must have one; by default LOADMASTER_TLS_CERT.
+        tls_key: Its private key; by default LOADMASTER_TLS_KEY.
 
     Raises:
         BadRequestError: An argument is wrong; names it.
@@ -82,6 +90,7 @@ def connect(
         prefetch=prefetch,
         timeout_s=timeout_s,
         replay=replay,
+        tls=tls_as(ca=tls_ca, cert=tls_cert, key=tls_key),
     )
     if resume is not None:
         options = with_state(options, resume)
@@ -91,11 +100,11 @@ def connect(
 
 
 def _feed_opener(target: str) -> Any:
-    if target.startswith("http://"):
+    if target.startswith(("http://", "https://")):
         return RemoteFeed
     if target.endswith((".yaml", ".yml")):
         return _open_embedded
-    raise BadRequestError(f"target must be http://host:port of a planner or the path of a .yaml spec, got {target!r}")
+    raise BadRequestError(f"target must be https://host:port of a planner or the path of a .yaml spec, got {target!r}")
 
 
 def _open_embedded(options: JoinOptions) -> BatchFeed:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.tls import CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE, Tls, tls_of_environment
 
 
 def launched_as(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -20,6 +22,16 @@ def launched_as(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if not 0 <= rank < world_size:
         raise BadRequestError(f"rank must be in [0, {world_size}), got {rank}")
     return rank, world_size
+
+
+def tls_as(*, ca: str | Path | None, cert: str | Path | None, key: str | Path | None) -> Tls:
+    """Certificates as given, and what LOADMASTER_TLS_CA, _CERT and _KEY say where nothing is.
+
+    Raises:
+        BadRequestError: One of certificate and key without the other.
+    """
+    given = {CA_VARIABLE: ca, CERT_VARIABLE: cert, KEY_VARIABLE: key}
+    return tls_of_environment({**os.environ, **{name: str(path) for name, path in given.items() if path is not None}})
 
 
 def _number(name: str, default: int) -> int:

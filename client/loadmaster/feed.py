@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from loadmaster_flight.wire.control import JoinReply
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class JoinOptions:
     """Everything that decides which steps a rank gets.
 
     Attributes:
-        target: `http://host:port` of a planner, or the path of a run spec.
+        target: `https://host:port` of a planner, or the path of a run spec.
         run: Name of the run; None: the only one there is.
         step: First step wanted, of generation `parent`; -1 as parent starts afresh.
         mesh: Axis name -> size that the trainer uses; empty: the spec's.
@@ -77,6 +78,7 @@ class JoinOptions:
         timeout_s: Deadline of each wait.
         replay: Serve what the parent had bound from `step` on as it was; otherwise it is planned anew.
         skip: [a, b): steps that are left out, or empty.
+        tls: How to call planner and constructors; None: what the environment says.
     """
 
     target: str
@@ -92,6 +94,7 @@ class JoinOptions:
     timeout_s: float = 120.0
     replay: bool = True
     skip: Sequence[int] = ()
+    tls: Tls | None = None
 
     def as_arguments(self) -> dict[str, Any]:
         """What the embedded run's `connect` takes besides the path, as keyword arguments."""

@@ -49,7 +49,7 @@ class RemoteFeed:
 
     def __init__(self, options: JoinOptions) -> None:
         self._options = options
-        self._planner = PlannerClient(options.target)
+        self._planner = PlannerClient(options.target, tls=options.tls)
         self._stop, self._changed = threading.Event(), threading.Condition()
         self._ready: deque[FeedItem] = deque()
         self._failure: LoadmasterError | None = None
@@ -62,7 +62,7 @@ class RemoteFeed:
         self._watchdog: ReadWatchdog | None = None
         self._constructor, self._health_s = "", HEALTH_S
         self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
-        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect)
+        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect, tls=options.tls)
         name = f"loadmaster-read-rank{options.rank}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -193,7 +193,7 @@ class RemoteFeed:
         ticket = self._ticket()
         self._constructor = ticket.address
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
-        with _naming(ticket.address), FlightPeer(ticket.address) as peer:
+        with _naming(ticket.address), FlightPeer(ticket.address, tls=self._options.tls) as peer:
             peer.action(Action.HEALTH, timeout_s=self._health_s)  # opening a stream has no deadline of its own
             reader = peer.open(bytes.fromhex(ticket.ticket_hex))
             what = f"constructor {ticket.address}"
@@ -208,11 +208,11 @@ class RemoteFeed:
 
     def _is_there(self, address: str) -> bool:
         """Whether a constructor that sends nothing lives; where it does not say so at once, the planner looks too."""
-        if answers(address, timeout_s=self._health_s / 4):
+        if answers(address, timeout_s=self._health_s / 4, tls=self._options.tls):
             return True
         arguments = (address, "it neither sends nor answers", True)
         threading.Thread(target=self._suspects.report, args=arguments, name="suspect", daemon=True).start()
-        return answers(address, timeout_s=self._health_s * 3 / 4)
+        return answers(address, timeout_s=self._health_s * 3 / 4, tls=self._options.tls)
 
     def _ticket(self) -> TicketReply:
         assert self._info is not None

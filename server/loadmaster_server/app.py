@@ -52,6 +52,7 @@ class Planner:
             on_heard=self.watch.hear,
             on_acknowledged=self.watch.acknowledged,
             is_open=is_open,
+            tls=settings.tls,
         )
         self.joins = JoinService(self.store, self.ranks)
         self.warming = Warming()
@@ -61,12 +62,12 @@ class Planner:
         self.tickets = TicketOffice(self.store)
         self.plans = PlanService(self.store)
         self.graphs = GraphService(self.store)
-        self.ledger = LedgerService(self.store)
+        self.ledger = LedgerService(self.store, tls=settings.tls)
         self.schedules = ScheduleService(self.store)
         self.access = AccessService(self.store.access, settings.access)
         self.counters = Counters()
         every = settings.checkpoint_steps
-        self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters)
+        self._supervisor = PlanSupervisor(self.store, checkpoint_steps=every, counters=self.counters, tls=settings.tls)
         self._retention = Retention(self.store, settings.retention, checkpoint_steps=every, counters=self.counters)
         around = Around(
             views=self.runs, actors=self.actors.views, waited_for=self.ranks.recent_text, clocks=self._supervisor.clocks

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import ssl
 import threading
 import time
 
 import uvicorn
 
-from loadmaster_flight.wire.errors import DeadlineError, UnavailableError
+from loadmaster_flight.wire.addresses import address_at
+from loadmaster_flight.wire.errors import DeadlineError, LoadmasterError, UnavailableError
+from loadmaster_flight.wire.tls import Tls, load_into
 
 from .app import Planner
 from .seat import PlannerSeat
 from .settings import PlannerSettings
 
+LOG = logging.getLogger(__name__)
 GRACE_S = 1
 START_TIMEOUT_S = 30.0
+LOOK_S = 1.0
+"""How often the certificates' files are looked at."""
 
 
 class _Server(uvicorn.Server):
@@ -30,6 +37,46 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class CertificateWatch:
+    """Has a server's context use its certificates' files as they are now, from a thread of its own. `close` it.
+
+    New connections get the new certificate; a file that cannot be used is told of once, and the old one stays.
+
+    Args:
+        context: Of the server.
+        tls: The files.
+        look_s: How often they are looked at.
+    """
+
+    def __init__(self, context: ssl.SSLContext, tls: Tls, *, look_s: float = LOOK_S) -> None:
+        self._context, self._tls, self._look_s = context, tls, look_s
+        self._stamp, self._trouble = tls.stamp(), ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="certificates", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking. Idempotent."""
+        self._stop.set()
+        self._thread.join(1.0)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._look_s):
+            try:
+                self._follow()
+                self._trouble = ""
+            except LoadmasterError as error:
+                if error.message != self._trouble:
+                    LOG.warning("%s; the old ones are used", error)
+                self._trouble = error.message
+
+    def _follow(self) -> None:
+        if (stamp := self._tls.stamp()) != self._stamp:
+            load_into(self._context, self._tls)
+            self._stamp = stamp
+            LOG.info("the certificate %s was read again", self._tls.cert)
+
+
 class PlannerServer:
     """A planner that listens. `with PlannerServer(settings) as server: server.url`.
 
@@ -41,15 +88,17 @@ class PlannerServer:
         settings: Where to listen and where the state is.
 
     Attributes:
-        url: `http://host:port`, with the port that is really used.
+        url: `http://host:port` or `https://host:port`, with the port that is really used.
 
     Raises:
-        UnavailableError: The port is taken.
+        UnavailableError: The port is taken, or a certificate cannot be used.
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
+        context = settings.tls.server_context() if settings.tls.is_serving else None
         self._socket = _listen(settings.host, settings.port)
-        self.url = _url(self._socket)
+        scheme = "https" if settings.tls.is_serving else "http"
+        self.url = address_at(scheme, settings.host, self._socket.getsockname()[1])
         try:
             self.seat = PlannerSeat(settings, self.url)
         except BaseException:
@@ -64,6 +113,9 @@ class PlannerServer:
             timeout_keep_alive=75,
             timeout_graceful_shutdown=GRACE_S,
         )
+        config.load()
+        config.ssl = context
+        self._watch = CertificateWatch(context, settings.tls) if context is not None else None
         self._server = _Server(config, self.seat)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 
@@ -92,6 +144,8 @@ class PlannerServer:
             self._thread.join(GRACE_S + 1.0)
         self.seat.close()
         self._socket.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def __enter__(self) -> PlannerServer:
         self.start()
@@ -99,11 +153,6 @@ class PlannerServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadmaster_flight.wire.errors import BadRequestError
-from loadmaster_flight.wire.flight import loopback_only
+from loadmaster_flight.wire.tls import Tls, check_listening
 
 from .access import AccessMode
 from .plans import RetentionRules
@@ -19,7 +19,7 @@ class PlannerSettings:
     """Where the planner listens, where it keeps its state, and how fast it notices that a process is gone.
 
     Attributes:
-        host: A loopback address.
+        host: Where to listen; beyond this machine with TLS and access `token` only.
         port: 0 takes a free one.
         state_dir: Folder of planner.db; made when it is missing.
         database_url: SQLAlchemy URL; empty: SQLite in `state_dir`.
@@ -30,6 +30,7 @@ class PlannerSettings:
         retention: What of the plan log stays in SQL, and what at all.
         planner_lease_s: A planner that is silent for this long gives way to one that stands by.
         access: What somebody may do who has not said who they are.
+        tls: To serve with, and to call loaders and constructors with.
 
     Raises:
         BadRequestError: A value is out of its range; names the field.
@@ -46,9 +47,10 @@ class PlannerSettings:
     retention: RetentionRules = field(default_factory=RetentionRules)
     planner_lease_s: float = 5.0
     access: AccessMode = AccessMode.OFF
+    tls: Tls = field(default_factory=Tls)
 
     def __post_init__(self) -> None:
-        loopback_only(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
+        check_listening(self.host, self.tls, needs="--access token", is_met=self.access is AccessMode.TOKEN)
         if not 0 <= self.port < 1 << 16:
             raise BadRequestError(f"port must be in [0, 65536), got {self.port}")
         if self.heartbeat_s <= 0:

@@ -43,7 +43,7 @@ def test_connect_when_an_argument_is_wrong_then_it_is_named(options: dict[str, A
         loadmaster.connect(URL, **options)
 
 
-@pytest.mark.parametrize("target", ["run.json", "https://127.0.0.1:1", "127.0.0.1:8700"])
+@pytest.mark.parametrize("target", ["run.json", "ftp://127.0.0.1:1", "127.0.0.1:8700"])
 def test_connect_when_the_target_is_of_no_known_kind_then_it_is_refused(target: str) -> None:
     with pytest.raises(BadRequestError, match="target must be"):
         loadmaster.connect(target)

@@ -50,10 +50,12 @@ def test_register_when_repeated_then_same_name_and_key(cluster: Cluster) -> None
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("grpc://10.0.0.1:80", "loopback"),
+        ("grpc://10.0.0.1:80", "is plain text, which goes to loopback addresses alone"),
+        ("grpc://127.0.0.1", "must have a port"),
+        ("grpc+tls://10.0.0.1:80?to=x", "only .name= may come after host and port"),
         ("http://127.0.0.1:80", "address must look like grpc"),
         ("grpc://[::1", "address must look like grpc"),
-        ("grpc://127.0.0.1:1/\ud800", "text must be valid Unicode"),
+        ("grpc://127.0.0.1:1/\ud800", "only .name= may come after"),
         ("grpc://127.0.0.1:" + "9" * 300, "address must have at most 255"),
     ],
 )

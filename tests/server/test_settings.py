@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
+from loadmaster_flight.wire.tls import Tls
+from loadmaster_server.access import AccessMode
 from loadmaster_server.serving import PlannerServer
 from loadmaster_server.settings import PlannerSettings
+
+TLS = Tls(cert=Path("planner.pem"), key=Path("planner.key"))
 
 
 @pytest.mark.parametrize(
@@ -15,6 +19,8 @@ from loadmaster_server.settings import PlannerSettings
     [
         ({"host": "0.0.0.0"}, "host must be a loopback address"),
         ({"host": "example.org"}, "host must be a loopback address"),
+        ({"host": "0.0.0.0", "access": AccessMode.TOKEN}, "add --tls-cert and --tls-key"),
+        ({"host": "0.0.0.0", "tls": TLS}, "add --access token"),
         ({"port": 65536}, "port must be in"),
         ({"heartbeat_s": 0}, "heartbeat_s must be positive"),
         ({"lease_s": 0.6}, "lease_s must be at least two heartbeats"),
@@ -25,6 +31,10 @@ from loadmaster_server.settings import PlannerSettings
 def test_settings_when_a_value_is_out_of_range_then_names_the_field(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRequestError, match=says):
         PlannerSettings(**fields)
+
+
+def test_settings_when_there_is_tls_and_everybody_has_a_token_then_any_host_is_taken() -> None:
+    assert PlannerSettings(host="0.0.0.0", tls=TLS, access=AccessMode.TOKEN).host == "0.0.0.0"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])

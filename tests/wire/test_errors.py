@@ -66,6 +66,8 @@ def test_to_flight_when_the_message_is_long_then_it_is_cut_to_what_survives_the_
     [
         (fl.FlightUnavailableError("connection refused"), UnavailableError),
         (fl.FlightUnavailableError("Ssl handshake failed"), UnauthenticatedError),
+        (fl.FlightUnavailableError("Peer name foo is not in peer certificate"), UnauthenticatedError),
+        (fl.FlightUnavailableError("Handshake read failed (Socket closed)"), UnavailableError),
         (fl.FlightTimedOutError("deadline exceeded"), DeadlineError),
         (fl.FlightCancelledError("cancelled"), UnavailableError),
         (OSError("socket closed"), UnavailableError),

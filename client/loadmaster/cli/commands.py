@@ -14,6 +14,7 @@ COMMANDS_GROUP = "loadmaster.commands"
 BUILT_IN = {name: f"loadmaster.cli.{name}" for name in ("diff", "explain", "fetch", "resume", "status", "verify")}
 ABOUT = {
     "add-source": "freeze another source of a run while it trains",
+    "certificates": "make a private authority and certificates for TLS",
     "check": "validate a run spec and take stock of its sources",
     "constructor": "run a Data Constructor",
     "create": "create a run at a planner that runs already",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from loadmaster_flight.wire.control import to_json
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.ledger import DiffReport
+from loadmaster_flight.wire.tls import add_tls, tls_of
 
 ABOUT = """Tell in which step two runs, or two generations (RUN:GENERATION), part, and what differs there. Exit code 0:
 they do not part; 1: they do."""
@@ -17,7 +18,7 @@ they do not part; 1: they do."""
 def main(argv: Sequence[str]) -> int:
     """Compare two plan logs."""
     args = _parse(argv)
-    planner = PlannerClient(args.url, timeout_s=args.timeout_s)
+    planner = PlannerClient(args.url, timeout_s=args.timeout_s, tls=tls_of(args))
     try:
         report = planner.get("/diff", DiffReport, a=args.a, b=args.b, stream=args.stream)
     finally:
@@ -45,10 +46,11 @@ def _listed(samples: list[str], num: int) -> str:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster diff", description=ABOUT)
-    parser.add_argument("url", help="http://host:port of the planner")
+    parser.add_argument("url", help="https://host:port of the planner")
     parser.add_argument("a", metavar="RUN_A", help="RUN, or RUN:GENERATION")
     parser.add_argument("b", metavar="RUN_B", help="likewise")
     parser.add_argument("--stream", default="train", help="train, or an evaluation pass")
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="deadline of the wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

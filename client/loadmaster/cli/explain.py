@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from loadmaster_flight.wire.control import to_json
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.ledger import PieceView, SampleView, ShareView, StepView
+from loadmaster_flight.wire.tls import add_tls, tls_of
 
 from .only_run import only_run
 
@@ -21,7 +22,7 @@ INDENT = "      "
 def main(argv: Sequence[str]) -> int:
     """Print one step or one sample; 1 where the sample is in no step."""
     args = _parse(argv)
-    planner = PlannerClient(args.url, timeout_s=args.timeout_s)
+    planner = PlannerClient(args.url, timeout_s=args.timeout_s, tls=tls_of(args))
     try:
         run = args.run or only_run(planner)
         view = _sample(planner, run, args) if args.sample else _step(planner, run, args)
@@ -107,7 +108,7 @@ def _why(step: StepView, piece: PieceView) -> str:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster explain", description=ABOUT)
-    parser.add_argument("url", help="http://host:port of the planner")
+    parser.add_argument("url", help="https://host:port of the planner")
     parser.add_argument("run", nargs="?", help="name of the run; by default the only one there is")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--step", type=int, help="a step")
@@ -118,4 +119,5 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--text", action="store_true", help="decode the samples")
     parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="deadline of each wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.tls import add_tls
 
 from ..batch import Batch
 from ..connecting import connect
@@ -35,6 +36,9 @@ def main(argv: Sequence[str]) -> int:
         prefetch=args.prefetch,
         timeout_s=args.timeout_s,
         framework="numpy",
+        tls_ca=args.tls_ca,
+        tls_cert=args.tls_cert,
+        tls_key=args.tls_key,
     )
     progress = Progress(args.steps, is_json=args.json)
     with stream:
@@ -114,7 +118,7 @@ def _save(path: Path | None, stream: Stream) -> None:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster fetch", description="Read batches of a run from the shell.")
-    parser.add_argument("target", help="http://host:port of a planner, or the path of a run spec")
+    parser.add_argument("target", help="https://host:port of a planner, or the path of a run spec")
     parser.add_argument("--run", help="name of the run; by default the only one there is")
     parser.add_argument("--rank", type=int, help="global rank; by default RANK, else 0")
     parser.add_argument("--world-size", type=int, help="number of ranks; by default WORLD_SIZE, else 1")
@@ -126,4 +130,5 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object a step")
     parser.add_argument("--prefetch", type=int, default=2, help="steps fetched ahead")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="deadline of each wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

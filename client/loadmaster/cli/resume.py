@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from loadmaster_flight.wire.control import RunView, from_json, to_json
 from loadmaster_flight.wire.http import PlannerClient, retrying
+from loadmaster_flight.wire.tls import add_tls, tls_of
 
 from .only_run import only_run
 
@@ -19,7 +20,7 @@ state that they saved."""
 def main(argv: Sequence[str]) -> int:
     """Resume one run and say how it is."""
     args = _parse(argv)
-    planner = PlannerClient(args.url, timeout_s=args.timeout_s)
+    planner = PlannerClient(args.url, timeout_s=args.timeout_s, tls=tls_of(args))
     try:
         view = retrying(lambda: _resume(planner, args.run), deadline_s=args.timeout_s)
     finally:
@@ -38,8 +39,9 @@ def _resume(planner: PlannerClient, run: str | None) -> RunView:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster resume", description=ABOUT)
-    parser.add_argument("url", help="http://host:port of the planner")
+    parser.add_argument("url", help="https://host:port of the planner")
     parser.add_argument("--run", help="name of the run; by default the only one there is")
     parser.add_argument("--json", action="store_true", help="print the run as one JSON object")
     parser.add_argument("--timeout-s", type=float, default=10.0, help="deadline of each wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

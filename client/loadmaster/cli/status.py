@@ -9,6 +9,7 @@ from typing import Any
 
 from loadmaster_flight.wire.control import ActorView, LeftOutView, RunView, StreamView, from_json, to_json
 from loadmaster_flight.wire.http import PlannerClient, retrying
+from loadmaster_flight.wire.tls import add_tls, tls_of
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..joining import list_runs
@@ -18,7 +19,7 @@ from .actors import headline, list_actors
 def main(argv: Sequence[str]) -> int:
     """Print each run with its streams, and the processes around the planner."""
     args = _parse(argv)
-    planner = PlannerClient(args.url, timeout_s=args.timeout_s)
+    planner = PlannerClient(args.url, timeout_s=args.timeout_s, tls=tls_of(args))
     try:
         runs = retrying(lambda: list_runs(planner), deadline_s=args.timeout_s)
         found = [(run, [_read(planner, run, name) for name in run.streams]) for run in runs]
@@ -86,7 +87,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="loadmaster status", description="Show what a planner's runs and processes are doing."
     )
-    parser.add_argument("url", help="http://host:port of the planner")
+    parser.add_argument("url", help="https://host:port of the planner")
     parser.add_argument("--json", action="store_true", help="everything, as one JSON object: runs and actors")
     parser.add_argument("--timeout-s", type=float, default=10.0, help="deadline of each wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

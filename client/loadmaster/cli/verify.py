@@ -11,6 +11,7 @@ from loadmaster_flight.wire.control import from_json, to_json
 from loadmaster_flight.wire.errors import UnavailableError
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.ledger import VerifyReport
+from loadmaster_flight.wire.tls import add_tls, tls_of
 
 from .only_run import only_run
 
@@ -21,7 +22,7 @@ and with none lost, or list what was not. Exit code 0: it is whole; 1: it is not
 def main(argv: Sequence[str]) -> int:
     """Verify one stream."""
     args = _parse(argv)
-    planner = PlannerClient(args.url, timeout_s=args.timeout_s)
+    planner = PlannerClient(args.url, timeout_s=args.timeout_s, tls=tls_of(args))
     try:
         report = _verify(planner, args.run or only_run(planner), args)
     finally:
@@ -70,10 +71,11 @@ def _lines(r: VerifyReport) -> Iterator[str]:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster verify", description=ABOUT)
-    parser.add_argument("url", help="http://host:port of the planner")
+    parser.add_argument("url", help="https://host:port of the planner")
     parser.add_argument("run", nargs="?", help="name of the run; by default the only one there is")
     parser.add_argument("--stream", default="train", help="train, or an evaluation pass")
     parser.add_argument("--generation", type=int, help="whose lineage; by default the newest one's")
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="deadline of each wait")
+    add_tls(parser, serves=False)
     return parser.parse_args(argv)

@@ -25,6 +25,7 @@ from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan
+from loadmaster_flight.wire.tls import Tls
 
 from .acknowledgement import Acknowledgement
 from .delivery import Delivery
@@ -53,6 +54,7 @@ class StreamBuilder:
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called, without a lock, when all ranks have acknowledged enough for the planner to hear of it.
         on_unreachable: Called when a loader could not be reached, or does not answer.
+        tls: How to call loaders; None: what the environment says.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class StreamBuilder:
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
         on_unreachable: Report = lambda *_: None,
+        tls: Tls | None = None,
     ) -> None:
         self.assignment = self._tried = assignment
         self.num_built, self.build_s = 0, 0.0
@@ -70,7 +73,8 @@ class StreamBuilder:
         self._skip = Skip.of(assignment.skip)
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
-        self._feed, self._gatherer = PlanFeed(planner, assignment), Gatherer(ticket_key, on_unreachable)
+        self._feed = PlanFeed(planner, assignment)
+        self._gatherer = Gatherer(ticket_key, on_unreachable, tls=tls)
         self._on_advance, self._reported, self._bound = on_advance, assignment.first_step, 0
         self._changed = threading.Condition()
         self._presence, self._awaited = Presence(assignment.ranks), ""

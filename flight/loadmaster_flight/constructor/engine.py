@@ -11,6 +11,7 @@ from loadmaster_flight.wire.errors import GoneError, LoadmasterError, MovedError
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE
 from loadmaster_flight.wire.tickets import RankTicket
+from loadmaster_flight.wire.tls import Tls
 
 from .builder import StreamBuilder
 from .gather import Report
@@ -26,6 +27,7 @@ class ConstructorEngine:
         ticket_key: Gives the key that tickets to loaders are signed with.
         on_advance: Called when the planner should hear of new acknowledgements soon.
         on_unreachable: Called when a loader could not be reached, or does not answer.
+        tls: How to call loaders; None: what the environment says.
     """
 
     def __init__(
@@ -35,8 +37,9 @@ class ConstructorEngine:
         ticket_key: Callable[[], bytes],
         on_advance: Callable[[], None] = lambda: None,
         on_unreachable: Report = lambda *_: None,
+        tls: Tls | None = None,
     ) -> None:
-        self._planner, self._ticket_key = planner, ticket_key
+        self._planner, self._ticket_key, self._tls = planner, ticket_key, tls
         self._on_advance, self._on_unreachable = on_advance, on_unreachable
         self._lock = threading.Lock()
         self._builders: dict[tuple[str, str], StreamBuilder] = {}
@@ -131,6 +134,7 @@ class ConstructorEngine:
             ticket_key=self._ticket_key,
             on_advance=self._on_advance,
             on_unreachable=self._on_unreachable,
+            tls=self._tls,
         )
 
 

@@ -15,6 +15,7 @@ from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_flight.wire.tickets import MaterializeTicket, sign
+from loadmaster_flight.wire.tls import Tls
 
 MATERIALIZE_TIMEOUT_S = 120.0
 MAX_PARALLEL = 32
@@ -53,10 +54,13 @@ class Gatherer:
     Args:
         ticket_key: Gives the key that tickets are signed with.
         on_unreachable: Called when a loader could not be reached, or does not answer.
+        tls: How to call loaders; None: what the environment says.
     """
 
-    def __init__(self, ticket_key: Callable[[], bytes], on_unreachable: Report = lambda *_: None) -> None:
-        self._ticket_key, self._on_unreachable = ticket_key, on_unreachable
+    def __init__(
+        self, ticket_key: Callable[[], bytes], on_unreachable: Report = lambda *_: None, *, tls: Tls | None = None
+    ) -> None:
+        self._ticket_key, self._on_unreachable, self._tls = ticket_key, on_unreachable, tls
         self._peers: dict[str, FlightPeer] = {}
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="gather")
 
@@ -110,7 +114,7 @@ class Gatherer:
             pending = wait(pending, LOOK_S).not_done
 
     def _materialize(self, address: str, ticket: MaterializeTicket) -> pa.Table:
-        peer = self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address))
+        peer = self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address, tls=self._tls))
         return peer.read_all(sign(ticket, self._ticket_key()), timeout_s=MATERIALIZE_TIMEOUT_S)
 
     def _answer(self, address: str, call: Future[pa.Table]) -> pa.Table | LoadmasterError:

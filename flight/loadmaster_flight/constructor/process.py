@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadmaster_flight.wire.actor import ActorLink, ActorReport
+from loadmaster_flight.wire.addresses import check_flight_address
 from loadmaster_flight.wire.control import Role
 from loadmaster_flight.wire.ending import stop_event
-from loadmaster_flight.wire.flight import loopback_only, tune_process
+from loadmaster_flight.wire.flight import tune_process
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.suspects import SuspectReporter
+from loadmaster_flight.wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
 
 from .engine import ConstructorEngine
 from .service import ConstructorService
@@ -29,15 +31,30 @@ class ConstructorProcess:
     """Link, engine and service of one constructor, wired together. `close` it, or use `with`.
 
     Args:
-        planner_url: `http://host:port`.
-        advertise: Where others reach it, `grpc://host:port`, if that is not where it listens.
+        planner_url: `https://host:port`, or `http://host:port` on this machine.
+        host: Where to listen; beyond this machine with TLS only.
+        advertise: Where others reach it, `grpc+tls://host:port`, if that is not where it listens.
+        tls: To serve and to call with; None: what the environment says.
+
+    Raises:
+        BadRequestError: It would be reached in plain text beyond this machine; or an address is none.
     """
 
-    def __init__(self, planner_url: str, *, host: str = "127.0.0.1", port: int = 0, advertise: str = "") -> None:
-        loopback_only(f"grpc://{host}:{port}")
-        loopback_only(advertise or f"grpc://{host}")
-        self._planner = PlannerClient(planner_url)
-        self._reports = PlannerClient(planner_url, timeout_s=REPORT_TIMEOUT_S)
+    def __init__(
+        self,
+        planner_url: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertise: str = "",
+        tls: Tls | None = None,
+    ) -> None:
+        tls = tls or tls_of_environment()
+        check_listening(host, tls)
+        if advertise:
+            check_flight_address(advertise)
+        self._planner = PlannerClient(planner_url, tls=tls)
+        self._reports = PlannerClient(planner_url, timeout_s=REPORT_TIMEOUT_S, tls=tls)
         suspects = SuspectReporter(
             self._reports, by=lambda: advertise or self.service.address, on_gone=lambda: self.link.beat()
         )
@@ -46,14 +63,16 @@ class ConstructorProcess:
             ticket_key=self._ticket_key,
             on_advance=lambda: self.link.beat(),
             on_unreachable=suspects.report,
+            tls=tls,
         )
-        self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port)
+        self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port, tls=tls)
         self.link = ActorLink(
             planner_url,
             role=Role.CONSTRUCTOR,
             address=advertise or self.service.address,
             on_desired=self.engine.follow,
             report=lambda: ActorReport(acknowledged=self.engine.progress(), stats=self.engine.stats()),
+            tls=tls,
         )
         self.link.start()
 
@@ -87,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
-    with ConstructorProcess(args.planner, host=args.host, port=args.port, advertise=args.advertise) as process:
+    with ConstructorProcess(
+        args.planner, host=args.host, port=args.port, advertise=args.advertise, tls=tls_of(args)
+    ) as process:
         if args.ready_file:
             _announce(args.ready_file, process.service.address)
         LOG.info("constructor at %s for planner %s", process.service.address, args.planner)
@@ -101,10 +122,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster constructor", description="Run a Data Constructor.")
-    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, https://host:port")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; beyond this machine with TLS only")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
-    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc://host:port of a way in, if another")
+    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc+tls://host:port of a way in")
+    add_tls(parser, serves=True)
     parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return parser.parse_args(argv)

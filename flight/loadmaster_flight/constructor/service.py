@@ -13,6 +13,7 @@ from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
 from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify, verify_as
+from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.watchdog import BEAT_S
 
 from .acknowledgement import Acknowledgement
@@ -33,12 +34,19 @@ class ConstructorService(FlightService):
     Args:
         engine: What builds the steps.
         ticket_key: Gives the key that tickets are checked with.
+        tls: To serve with; None: plain text.
     """
 
     def __init__(
-        self, engine: ConstructorEngine, *, ticket_key: Callable[[], bytes], host: str = "127.0.0.1", port: int = 0
+        self,
+        engine: ConstructorEngine,
+        *,
+        ticket_key: Callable[[], bytes],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: Tls | None = None,
     ) -> None:
-        super().__init__(host=host, port=port)
+        super().__init__(host=host, port=port, tls=tls)
         self._engine, self._ticket_key = engine, ticket_key
 
     def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:

@@ -14,6 +14,7 @@ from ..wire.errors import ConflictError, LoadmasterError, NotReadyError
 from ..wire.http import PlannerClient, retrying
 from ..wire.step_plan import MaskedSample, StepPlan, plans_from_bytes
 from ..wire.tickets import MaterializeTicket
+from ..wire.tls import Tls
 
 LOG = logging.getLogger(__name__)
 FETCH_AHEAD = 16
@@ -36,10 +37,15 @@ class SliceKey(NamedTuple):
 
 
 class PlanSlices:
-    """Slices of plans by ticket, for any number of threads."""
+    """Slices of plans by ticket, for any number of threads.
 
-    def __init__(self, planner_url: str) -> None:
-        self._planner_url = planner_url
+    Args:
+        planner_url: Has the plans.
+        tls: How to call the planner; None: what the environment says.
+    """
+
+    def __init__(self, planner_url: str, *, tls: Tls | None = None) -> None:
+        self._planner_url, self._tls = planner_url, tls
         self._lock = threading.Lock()
         self._plans: OrderedDict[SliceKey, StepPlan] = OrderedDict()
         self._num_pieces = 0
@@ -114,7 +120,7 @@ class PlanSlices:
         self._asked[stream] = ticket.last_step + FETCH_AHEAD - LOOK_AHEAD
 
     def _fetch_more(self, ticket: MaterializeTicket, first: int) -> None:
-        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
+        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S, tls=self._tls)
         try:
             path, query = _request(ticket, first)
             plans = plans_from_bytes(planner.request("GET", path, query=query))
@@ -129,7 +135,7 @@ class PlanSlices:
                     self._put(_key(ticket, plan.step), plan.of_partitions(ticket.partitions))
 
     def _fetch(self, ticket: MaterializeTicket, step: int) -> None:
-        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
+        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S, tls=self._tls)
         try:
             path, query = _request(ticket, step)
             data = retrying(lambda: planner.request("GET", path, query=query), deadline_s=FETCH_DEADLINE_S)

@@ -14,9 +14,11 @@ from pathlib import Path
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..wire.actor import ActorLink, ActorReport
+from ..wire.addresses import check_flight_address
 from ..wire.control import HeartbeatReply, Role
 from ..wire.ending import stop_event
-from ..wire.flight import loopback_only, tune_process
+from ..wire.flight import tune_process
+from ..wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
 from .crashes import CrashRecord
 from .engine import LoaderEngine
 from .runs import OpenRuns
@@ -34,11 +36,16 @@ class LoaderProcess:
     """Link, engines and service of one loader, wired together. `close` it, or use `with`.
 
     Args:
-        planner_url: `http://host:port`.
+        planner_url: `https://host:port`, or `http://host:port` on this machine.
+        host: Where to listen; beyond this machine with TLS only.
         cache_dir: Where blocks of slow files are kept, and which media are open: without it nothing is known of what
             a decoder crashed on. None: nowhere.
         workers: Threads that transform and decode; 0: one a core.
-        advertise: Where others reach it, `grpc://host:port`, if that is not where it listens.
+        advertise: Where others reach it, `grpc+tls://host:port`, if that is not where it listens.
+        tls: To serve and to call with; None: what the environment says.
+
+    Raises:
+        BadRequestError: It would be reached in plain text beyond this machine; or an address is none.
     """
 
     def __init__(
@@ -50,13 +57,18 @@ class LoaderProcess:
         cache_dir: Path | None = None,
         workers: int = 0,
         advertise: str = "",
+        tls: Tls | None = None,
     ) -> None:
+        tls = tls or tls_of_environment()
+        check_listening(host, tls)
+        if advertise:
+            check_flight_address(advertise)
         self._cache_dir, self._workers = cache_dir, workers
         self._crashes = CrashRecord(cache_dir / "crashes") if cache_dir is not None else None
-        self.runs = OpenRuns(planner_url, self._open_engine)
-        self.shadows = Shadows(planner_url, self.runs)
+        self.runs = OpenRuns(planner_url, self._open_engine, tls=tls)
+        self.shadows = Shadows(planner_url, self.runs, tls=tls)
         self.service = LoaderService(
-            self.runs, planner_url=planner_url, ticket_key=self._ticket_key, host=host, port=port
+            self.runs, planner_url=planner_url, ticket_key=self._ticket_key, host=host, port=port, tls=tls
         )
         self.link = ActorLink(
             planner_url,
@@ -64,6 +76,7 @@ class LoaderProcess:
             address=advertise or self.service.address,
             on_desired=self._follow,
             report=self._report,
+            tls=tls,
         )
         self.link.start()
 
@@ -111,8 +124,6 @@ class LoaderProcess:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends; a second signal ends at once."""
     args = _parse(argv)
-    loopback_only(f"grpc://{args.host}:{args.port}")
-    loopback_only(args.advertise or f"grpc://{args.host}")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
@@ -124,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         cache_dir=cache_dir,
         workers=args.workers,
         advertise=args.advertise,
+        tls=tls_of(args),
     ) as process:
         _announce(process, args.ready_file, stop)
         stop.wait()
@@ -137,10 +149,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster loader", description="Run a Source Loader.")
-    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, http://host:port")
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--planner", required=True, metavar="URL", help="the planner, https://host:port")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; beyond this machine with TLS only")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
-    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc://host:port of a way in, if another")
+    parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc+tls://host:port of a way in")
+    add_tls(parser, serves=True)
     parser.add_argument(
         "--state-dir",
         type=Path,

@@ -13,6 +13,7 @@ from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
 from ..wire.control import CreateRunRequest, SourceReport
 from ..wire.http import PlannerClient, retrying
+from ..wire.tls import Tls
 from .engine import LoaderEngine
 
 LOG = logging.getLogger(__name__)
@@ -38,10 +39,11 @@ class OpenRuns:
     Args:
         planner_url: Has the definitions of the runs.
         open_engine: Makes an engine of a definition.
+        tls: How to call the planner; None: what the environment says.
     """
 
-    def __init__(self, planner_url: str, open_engine: OpenEngine) -> None:
-        self._planner_url, self._open_engine = planner_url, open_engine
+    def __init__(self, planner_url: str, open_engine: OpenEngine, *, tls: Tls | None = None) -> None:
+        self._planner_url, self._open_engine, self._tls = planner_url, open_engine, tls
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._runs: dict[str, OpenRun] = {}
@@ -124,7 +126,7 @@ class OpenRuns:
         return engine
 
     def _definition(self, run: str) -> tuple[RunSpec, list[SourceManifest]]:
-        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S)
+        planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S, tls=self._tls)
         try:
             definition = retrying(
                 lambda: planner.get(f"/runs/{run}/definition", CreateRunRequest), deadline_s=FETCH_DEADLINE_S

@@ -21,6 +21,7 @@ from ..wire.http import PlannerClient, retrying
 from ..wire.schemas import METADATA, PIECES, SHOWN
 from ..wire.step_plan import StepPlan
 from ..wire.tickets import MaterializeTicket, MeasureTicket, ShowTicket, verify
+from ..wire.tls import Tls
 from .admission import Admission
 from .plan_slices import PlanSlices
 from .runs import OpenRuns
@@ -43,6 +44,7 @@ class LoaderService(FlightService):
         runs: The engines.
         planner_url: Has the plans, takes verdicts.
         ticket_key: Gives the key that tickets are checked with.
+        tls: To serve and to call the planner with; None: plain text, and what the environment says.
     """
 
     def __init__(
@@ -53,10 +55,11 @@ class LoaderService(FlightService):
         ticket_key: Callable[[], bytes],
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: Tls | None = None,
     ) -> None:
-        super().__init__(host=host, port=port)
+        super().__init__(host=host, port=port, tls=tls)
         self._runs, self._planner_url, self._ticket_key = runs, planner_url, ticket_key
-        self._slices = PlanSlices(planner_url)
+        self._slices = PlanSlices(planner_url, tls=tls)
         self._measures = Admission(MEASURES_AT_ONCE, "measure calls")
         self._streams = Admission(STREAMS_AT_ONCE, "materialize streams")
         self._lock = threading.Lock()
@@ -134,7 +137,7 @@ class LoaderService(FlightService):
         fresh = {sample: row for sample, row in failed.items() if sample not in plan.masked}
         if not fresh:
             return
-        planner = PlannerClient(self._planner_url)
+        planner = PlannerClient(self._planner_url, tls=self._tls)
         try:
             for place in fresh.values():
                 report = VerdictReport(stream=ticket.stream, generation=ticket.generation, step=plan.step, **place)

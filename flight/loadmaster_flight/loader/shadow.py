@@ -16,6 +16,7 @@ from ..wire.control import Lease, StreamProgress
 from ..wire.errors import LoadmasterError
 from ..wire.http import PlannerClient
 from ..wire.step_plan import StepPlan, plans_from_bytes
+from ..wire.tls import Tls
 from .engine import LoaderEngine
 from .entry import Entry, Hold
 from .runs import OpenRuns
@@ -174,10 +175,11 @@ class Shadows:
     Args:
         planner_url: Has the plans.
         runs: The engines.
+        tls: How to call the planner; None: what the environment says.
     """
 
-    def __init__(self, planner_url: str, runs: OpenRuns) -> None:
-        self._planner = PlannerClient(planner_url, timeout_s=PLANNER_TIMEOUT_S)
+    def __init__(self, planner_url: str, runs: OpenRuns, *, tls: Tls | None = None) -> None:
+        self._planner = PlannerClient(planner_url, timeout_s=PLANNER_TIMEOUT_S, tls=tls)
         self._runs = runs
         self._shadows: dict[str, RunShadow] = {}
         self._desired: tuple[list[Lease], list[StreamProgress]] = ([], [])

@@ -23,6 +23,7 @@ from .control import (
 )
 from .errors import ConflictError, GoneError, LoadmasterError, NotFoundError, NotReadyError
 from .http import PlannerClient, retrying
+from .tls import Tls
 
 LOG = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 10.0
@@ -58,6 +59,7 @@ class ActorLink:
         on_desired: Takes each answer; the process reconciles to it.
         report: What to send with the next heartbeat.
         capacity_bytes: Budget that the planner may count on.
+        tls: Whom to trust and what to show; None: what the environment says.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class ActorLink:
         on_desired: Callable[[HeartbeatReply], None],
         report: Callable[[], ActorReport] = ActorReport,
         capacity_bytes: int = 0,
+        tls: Tls | None = None,
     ) -> None:
-        self.planner = PlannerClient(planner_url, timeout_s=CALL_TIMEOUT_S)
+        self._tls = tls
+        self.planner = PlannerClient(planner_url, timeout_s=CALL_TIMEOUT_S, tls=tls)
         self.incarnation = secrets.token_hex(8)
         self.num_callback_errors = 0
         self._hello = RegisterRequest(
@@ -226,7 +230,7 @@ class ActorLink:
         self._wake.clear()
 
     def _say_goodbye(self, actor_id: str) -> None:
-        planner = PlannerClient(self.planner.url, timeout_s=1.0)
+        planner = PlannerClient(self.planner.url, timeout_s=1.0, tls=self._tls)
         try:
             planner.request("DELETE", f"/actors/{actor_id}")
         except LoadmasterError as error:

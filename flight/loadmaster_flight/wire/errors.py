@@ -178,6 +178,8 @@ _FLIGHT_CLASS: dict[str, type[fl.FlightError]] = {
     "INTERNAL": fl.FlightInternalError,
 }
 
+_TLS_WORDS = ("certificate", "ssl handshake failed", "unknown_ca", "unknown ca", "wrong_version", "record_layer_fail")
+
 
 def from_code(code: str, message: str, details: dict[str, Any] | None = None) -> LoadmasterError:
     """Rebuild an error from what travelled; an unknown code becomes `InternalError`."""
@@ -215,9 +217,7 @@ def from_flight(error: BaseException) -> LoadmasterError:
         pass
     text = str(error)
     if isinstance(error, fl.FlightUnavailableError):
-        if any(word in text.lower() for word in ("certificate", "handshake", "ssl")):
-            return UnauthenticatedError(f"TLS could not be agreed: {text[:300]}")
-        return UnavailableError(text[:300])
+        return tls_failure(text[:300]) or UnavailableError(text[:300])
     if isinstance(error, fl.FlightTimedOutError):
         return DeadlineError(text[:300])
     if isinstance(error, fl.FlightCancelledError):
@@ -225,6 +225,20 @@ def from_flight(error: BaseException) -> LoadmasterError:
     if isinstance(error, (pa.ArrowException, OSError)):
         return UnavailableError(text[:300])
     return InternalError(f"{type(error).__name__}: {text[:300]}")
+
+
+def tls_failure(message: str) -> LoadmasterError | None:
+    """What is wrong where two sides cannot agree on TLS, from what a library says; None: that is not the matter.
+
+    Not every failure while a connection is opened: a peer that is just ending breaks off too, and comes back.
+    """
+    if not any(word in message.lower() for word in _TLS_WORDS):
+        return None
+    return UnauthenticatedError(
+        f"TLS could not be agreed: {message}; compare address, name and certificates of both sides (LOADMASTER_TLS_CA, "
+        "LOADMASTER_TLS_CERT)",
+        tls=True,
+    )
 
 
 def to_problem(error: LoadmasterError) -> dict[str, Any]:

@@ -13,13 +13,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from .actions import Action
+from .addresses import address_at, host_of, is_loopback, location_of, refuse_plain
 from .errors import BadRequestError, from_flight, to_flight
+from .tls import Tls, check_listening, tls_of_environment
 
 CLIENT_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.http2.bdp_probe", 0),
@@ -35,12 +36,27 @@ class FlightPeer:
     """A client of one Flight server: errors come out as our tree, every call has a deadline.
 
     One peer is one connection; use one per concurrent stream. Not to be carried over a fork.
+
+    Args:
+        address: `grpc://host:port` on this machine, or `grpc+tls://host:port`, with `?name=` where the certificate is
+            for another name than the host's.
+        tls: Whom to trust and what to show; None: what the environment says.
+
+    Raises:
+        BadRequestError: The address is none, or a plain one of another machine.
+        UnavailableError: A certificate cannot be read.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, tls: Tls | None = None) -> None:
         self.address = address
+        refuse_plain(address)
+        location, name = location_of(address)
+        arguments: dict[str, Any] = {"generic_options": CLIENT_OPTIONS}
+        if location.startswith("grpc+tls:"):
+            arguments |= (tls or tls_of_environment()).flight_client()
+            arguments |= {"override_hostname": name} if name else {}
         try:
-            self._client = fl.FlightClient(address, generic_options=CLIENT_OPTIONS)
+            self._client = fl.FlightClient(location, **arguments)
         except (pa.ArrowException, OSError) as error:
             raise BadRequestError(f"not a Flight address: {address!r} ({error})") from error
 
@@ -85,16 +101,29 @@ class FlightService(fl.FlightServerBase):
     """Base of the Flight servers: only our errors leave, actions are JSON, `stop` never hangs.
 
     Subclasses override `stream(ticket_bytes, context)` and `act(action, body)`.
+
+    Args:
+        host: Where to listen; beyond this machine with TLS only.
+        port: 0 takes a free one.
+        tls: Certificates to serve with; None: plain text.
+
+    Raises:
+        BadRequestError: It would be plain text beyond this machine.
+        UnavailableError: A certificate cannot be used.
     """
 
-    def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        super().__init__(f"grpc://{host}:{port}")
-        self._host = host
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tls: Tls | None = None) -> None:
+        self._host, self._tls = host, tls or Tls()
+        check_listening(host, self._tls)
+        self._scheme = "grpc+tls" if self._tls.is_serving else "grpc"
+        place = f"[{host}]" if ":" in host else host
+        super().__init__(f"{self._scheme}://{place}:{port}", **self._tls.flight_server())
         self.draining = threading.Event()
 
     @property
     def address(self) -> str:
-        return f"grpc://{self._host}:{self.port}"
+        """How it is reached; where it listens at all networks, by the name of the machine."""
+        return address_at(self._scheme, self._host, self.port, name=self._tls.name if self._tls.is_serving else "")
 
     def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
         raise BadRequestError("this service has no streams")
@@ -150,13 +179,9 @@ def guarded(messages: Iterator[Any]) -> Iterator[Any]:
 
 
 def loopback_only(address: str) -> None:
-    """Refuse to serve beyond this machine: that needs TLS and tokens, which this version does not have yet."""
-    try:
-        host = urlsplit(address).hostname or ""
-    except ValueError as error:
-        raise BadRequestError(f"address must look like grpc://host:port, got {address!r} ({error})") from error
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        raise BadRequestError(f"host must be a loopback address (TLS and tokens are not built yet), got {host!r}")
+    """Refuse an address beyond this machine."""
+    if not is_loopback(host := host_of(address)):
+        raise BadRequestError(f"host must be a loopback address, got {host!r}")
 
 
 def tune_process() -> None:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from .addresses import refuse_plain
 from .control import from_json, to_json
-from .errors import BadRequestError, InternalError, LoadmasterError, NotReadyError, UnavailableError, from_problem
+from .errors import (
+    BadRequestError,
+    InternalError,
+    LoadmasterError,
+    NotReadyError,
+    UnavailableError,
+    from_problem,
+    tls_failure,
+)
+from .tls import Tls, tls_of_environment
+from .token import BearerToken
 
 API = "/api/v1"
-TOKEN_VARIABLE = "LOADMASTER_TOKEN"
 MAX_IDLE = 8
+SCHEMES = {"http": 80, "https": 443}
 T = TypeVar("T")
 
 
@@ -25,19 +36,25 @@ class PlannerClient:
     """Calls the planner. Any threads may use it at once: each call takes an idle connection or opens one.
 
     Args:
-        url: `http://host:port` of the planner.
+        url: `https://host:port` of the planner, or `http://host:port` on this machine.
         timeout_s: Deadline of one call.
-        token: Bearer token; None: that of the environment variable LOADMASTER_TOKEN, if it is set.
+        token: Bearer token; None: what the environment says, see `BearerToken`.
+        tls: Whom to trust and what to show; None: what the environment says.
 
     Raises:
-        BadRequestError: The url is none; or the token could not be sent.
+        BadRequestError: The url is none, or plain text to another machine; or the token could not be sent.
+        UnavailableError: A certificate cannot be used.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0, token: str | None = None) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 30.0, token: str | None = None, tls: Tls | None = None) -> None:
         self.url = url.rstrip("/")
-        self._host, self._port = _host_and_port(url)
+        self._scheme, self._host, self._port = _place_of(url)
+        refuse_plain(url)
         self._timeout_s = timeout_s
-        self._headers = _bearer(os.environ.get(TOKEN_VARIABLE, "") if token is None else token)
+        self._token, self._tls = BearerToken(token), Tls()
+        if self._scheme == "https":
+            self._tls = tls or tls_of_environment()
+            self._tls.client_context()
         self._idle: list[http.client.HTTPConnection] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -57,23 +74,13 @@ class PlannerClient:
             UnavailableError: The planner cannot be reached or broke off; it may have acted.
             LoadmasterError: What the planner answered.
         """
-        target = API + quote(path) + ("?" + urlencode(query) if query else "")
         payload = None if body is None else json.dumps(to_json(body)).encode()
-        headers = self._headers | ({"content-type": "application/json"} if payload else {})
-        connection = self._take()
-        try:
-            connection.request(method, target, body=payload, headers=headers)
-            answer = connection.getresponse()
-            data = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise UnavailableError(f"planner {self.url}: {method} {path}: {error or type(error).__name__}") from error
-        except BaseException:  # an interrupt leaves half an answer behind
-            connection.close()
-            raise
-        self._give_back(connection)
-        if answer.status >= 400:
-            raise _error_of(answer.status, data)
+        token = self._token.text
+        status, data = self._call(method, path, payload, query, token)
+        if status == 401 and self._token.renew(token):
+            status, data = self._call(method, path, payload, query, self._token.text)
+        if status >= 400:
+            raise _error_of(status, data)
         return data
 
     def lines(self, path: str, *, query: dict[str, Any] | None = None) -> Iterator[bytes]:
@@ -82,16 +89,15 @@ class PlannerClient:
         Raises:
             UnavailableError, LoadmasterError: As `request`.
         """
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        connection = self._open()
         try:
-            target = API + quote(path) + ("?" + urlencode(query) if query else "")
-            connection.request("GET", target, headers=self._headers)
+            connection.request("GET", _target(path, query), headers=_bearer(self._token.text))
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise _error_of(answer.status, answer.read())
             yield from answer
         except (OSError, http.client.HTTPException) as error:
-            raise UnavailableError(f"planner {self.url}: GET {path}: {error or type(error).__name__}") from error
+            raise self._broken("GET", path, error) from error
         finally:
             connection.close()
 
@@ -103,11 +109,41 @@ class PlannerClient:
         for connection in idle:
             connection.close()
 
+    def _call(
+        self, method: str, path: str, payload: bytes | None, query: dict[str, Any] | None, token: str
+    ) -> tuple[int, bytes]:
+        headers = _bearer(token) | ({"content-type": "application/json"} if payload else {})
+        connection = self._take()
+        try:
+            connection.request(method, _target(path, query), body=payload, headers=headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._broken(method, path, error) from error
+        except BaseException:  # an interrupt leaves half an answer behind
+            connection.close()
+            raise
+        self._give_back(connection)
+        return answer.status, data
+
+    def _broken(self, method: str, path: str, error: OSError | http.client.HTTPException) -> LoadmasterError:
+        what = f"planner {self.url}: {method} {path}"
+        if isinstance(error, ssl.SSLError) and (failure := tls_failure(f"{what}: {error}")):
+            return failure
+        return UnavailableError(f"{what}: {error or type(error).__name__}")
+
     def _take(self) -> http.client.HTTPConnection:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        return self._open()
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._scheme == "http":
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        context = self._tls.client_context()
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
 
     def _give_back(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -118,24 +154,23 @@ class PlannerClient:
 
 
 def _bearer(token: str) -> dict[str, str]:
-    token = token.strip()
-    if not all("!" <= character <= "~" for character in token):
-        raise BadRequestError(
-            f"{TOKEN_VARIABLE} must be a token of `loadmaster token create`: one word of plain letters"
-        )
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
-def _host_and_port(url: str) -> tuple[str, int]:
-    wrong = f"the planner's url must look like http://host:port, got {url!r}"
+def _target(path: str, query: dict[str, Any] | None) -> str:
+    return API + quote(path) + ("?" + urlencode(query) if query else "")
+
+
+def _place_of(url: str) -> tuple[str, str, int]:
+    wrong = f"the planner's url must look like http://host:port or https://host:port, got {url!r}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:  # brackets without an end, a port that is none
         raise BadRequestError(f"{wrong} ({error})") from error
-    if parts.scheme != "http" or not host:
+    if parts.scheme not in SCHEMES or not host:
         raise BadRequestError(wrong)
-    return host, port or 80
+    return parts.scheme, host, port or SCHEMES[parts.scheme]
 
 
 def _error_of(status: int, data: bytes) -> LoadmasterError:

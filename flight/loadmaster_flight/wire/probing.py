@@ -38,7 +38,10 @@ def _refusing_of(addresses: list[str], timeout_s: float) -> set[str]:
         selector = stack.enter_context(selectors.DefaultSelector())
         for address in addresses:
             probe = stack.enter_context(_socket_for(address))
-            code = probe.connect_ex(_place(address))
+            try:
+                code = probe.connect_ex(_place(address))
+            except OSError:  # a name that is not known (any more): nobody has refused
+                continue
             if code == errno.ECONNREFUSED:
                 refused.add(address)
             elif code == errno.EINPROGRESS:

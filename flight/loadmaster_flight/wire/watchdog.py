@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from .actions import Action
-from .errors import DeadlineError, RetryableError, from_flight
+from .errors import DeadlineError, LoadmasterError, from_flight
 from .flight import FlightPeer
+from .tls import Tls
 
 BEAT_S = 0.5
 """A server that has nothing to send yet says so this often."""
@@ -23,13 +24,13 @@ READ_TIMEOUT_S = 30.0
 LOOK_S = 0.25
 
 
-def answers(address: str, *, timeout_s: float) -> bool:
-    """Whether a Flight server of ours says that it lives, on a new connection."""
+def answers(address: str, *, timeout_s: float, tls: Tls | None = None) -> bool:
+    """Whether a Flight server of ours says that it lives, on a new connection; one that refuses us lives too."""
     try:
-        with FlightPeer(address) as peer:
+        with FlightPeer(address, tls=tls) as peer:
             peer.action(Action.HEALTH, timeout_s=timeout_s)
-    except RetryableError:
-        return False
+    except LoadmasterError as error:
+        return not error.retry
     return True
 
 

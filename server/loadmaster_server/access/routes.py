@@ -59,8 +59,9 @@ def _add_session(router: APIRouter, access: AccessService) -> None:
         check_site(caller)
         opened = access.sign_in(caller, code=body.code, token=body.token)
         response.set_cookie(
-            cookie_name(caller.host), opened.secret, max_age=int(SESSION_S), path="/", httponly=True, samesite="strict"
-        )
+            cookie_name(caller.host), opened.secret, max_age=int(SESSION_S), path="/", httponly=True, samesite="strict",
+            secure=request.url.scheme == "https",
+        )  # fmt: skip
         return _session_view(access, opened.principal, opened.secret, opened.expires_at)
 
     @router.delete("/session", status_code=204)

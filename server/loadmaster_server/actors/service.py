@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.actor import MAX_PAUSE_S
+from loadmaster_flight.wire.addresses import check_flight_address
 from loadmaster_flight.wire.control import (
     ActorView,
     HeartbeatReply,
@@ -20,9 +21,10 @@ from loadmaster_flight.wire.control import (
     SuspectReply,
     SuspectReport,
 )
-from loadmaster_flight.wire.errors import BadRequestError, NotFoundError, RetryableError
-from loadmaster_flight.wire.flight import FlightPeer, loopback_only
+from loadmaster_flight.wire.errors import BadRequestError, LoadmasterError, NotFoundError
+from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.probing import refusing
+from loadmaster_flight.wire.tls import Tls
 
 from ..outage import OutageLog
 from ..store import ACTORS, ActorRecord, GenerationKey, LeaseRecord, Store
@@ -60,6 +62,7 @@ class ActorService:
         on_heard: Called with every heartbeat; must not block.
         on_acknowledged: Called when all ranks of a generation have acknowledged more; must not block.
         is_open: Whether the planner answers requests; leases do not lapse while it does not.
+        tls: How to call processes; None: what the environment says.
     """
 
     def __init__(
@@ -73,7 +76,9 @@ class ActorService:
         on_heard: Callable[[ActorRecord, HeartbeatRequest], None] = lambda *_: None,
         on_acknowledged: Callable[[GenerationKey, int], None] = lambda *_: None,
         is_open: Callable[[], bool] = lambda: True,
+        tls: Tls | None = None,
     ) -> None:
+        self._tls = tls
         self._store, self._heartbeat_s, self._lease_s = store, heartbeat_s, lease_s
         self._on_progress, self._awaited = on_progress, awaited
         self._on_heard, self._on_acknowledged = on_heard, on_acknowledged
@@ -102,7 +107,8 @@ class ActorService:
         """Take a process in. The same incarnation again gets the same name.
 
         Raises:
-            BadRequestError: The address is not a loopback Flight address, or incarnation is empty or too long.
+            BadRequestError: The address is no Flight address, or in plain text beyond this machine; or incarnation is
+                empty or too long.
         """
         _check_registration(request)
         record = self._store.actors.register(request)
@@ -150,6 +156,11 @@ class ActorService:
         with self._lock:
             return [life.view(now_s) for _, life in sorted(self._lives.items())]
 
+    def leaving(self) -> set[str]:
+        """Those that are about to end, and serve until others have their leases."""
+        with self._lock:
+            return {life.record.actor_id for life in self._lives.values() if life.is_leaving}
+
     def suspect(self, report: SuspectReport) -> SuspectReply:
         """Look at a process that cannot be reached, it is said: give it up at once if its port refuses.
 
@@ -173,11 +184,12 @@ class ActorService:
     def _hangs(self, numbers: Sequence[int], address: str) -> bool:
         """Whether a process neither answers nor reports; takes a second if so."""
         try:
-            with FlightPeer(address) as peer:
+            with FlightPeer(address, tls=self._tls) as peer:
                 peer.action(Action.HEALTH, timeout_s=HEALTH_S)
             return False
-        except RetryableError:
-            pass
+        except LoadmasterError as error:
+            if not error.retry:  # it refuses us, so it is there
+                return False
         with self._lock:
             seen_s = [self._lives[n].seen_s for n in numbers if n in self._lives]
         return bool(seen_s) and time.monotonic() - max(seen_s) > self._patience_s
@@ -310,10 +322,6 @@ class ActorService:
 
 
 def _check_registration(request: RegisterRequest) -> None:
-    if not request.address.startswith("grpc://"):
-        raise BadRequestError(f"address must look like grpc://host:port, got {request.address!r}")
-    loopback_only(request.address)
+    check_flight_address(request.address)
     if not 1 <= len(request.incarnation) <= 64:
         raise BadRequestError(f"incarnation must have 1 to 64 characters, got {len(request.incarnation)}")
-    if len(request.address) > 255:
-        raise BadRequestError(f"address must have at most 255 characters, got {len(request.address)}")

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _source(args: argparse.Namespace) -> StepSource:
-    if args.run.startswith("http://"):
+    if args.run.startswith(("http://", "https://")):
         if args.mesh:
             raise BadRequestError(
                 "--mesh must be left out with a planner's address: its plans are for the mesh they have"
@@ -61,7 +61,7 @@ def _source(args: argparse.Namespace) -> StepSource:
         )
     if not args.run.endswith((".yaml", ".yml")):
         raise BadRequestError(
-            f"RUN must be http://host:port of a planner or the path of a .yaml spec, got {args.run!r}"
+            f"RUN must be https://host:port of a planner or the path of a .yaml spec, got {args.run!r}"
         )
     spec, manifests = open_run(Path(args.run))
     if args.name not in (None, spec.run):
@@ -99,7 +99,7 @@ def _lines(report: ExportReport, out: Path, wanted: StepRange) -> Iterator[str]:
 def _parser() -> argparse.ArgumentParser:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="loadmaster export", description=__doc__, formatter_class=formatter)
-    parser.add_argument("run", metavar="RUN", help="http://host:port of a planner, or the path of a run spec")
+    parser.add_argument("run", metavar="RUN", help="https://host:port of a planner, or the path of a run spec")
     parser.add_argument("out", metavar="OUT", type=Path, help="a new or empty folder")
     parser.add_argument("--steps", type=_steps, required=True, metavar="A:B", help="the steps from A up to B - 1")
     parser.add_argument("--format", type=ExportFormat, required=True, choices=list(ExportFormat), help="of the files")

@@ -51,4 +51,4 @@ def _processes(pids: dict[str, int], actors: dict[int, ActorView]) -> Table:
 
 
 def _told(actor: ActorView) -> tuple[str, str, str]:
-    return actor.address.removeprefix("grpc://"), f"{actor.heartbeat_age_s:.1f} s ago", headline(actor)
+    return actor.address.partition("://")[2], f"{actor.heartbeat_age_s:.1f} s ago", headline(actor)

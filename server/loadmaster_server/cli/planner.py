@@ -12,6 +12,7 @@ from pathlib import Path
 
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.tls import add_tls, tls_of
 
 from ..access import AccessMode
 from ..plans import RetentionRules
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="loadmaster planner", description="Run the planner.")
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; loopback only in this version")
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at; beyond this machine with TLS")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, default=Path(STATE_DIR), help="folder of planner.db")
     parser.add_argument("--database-url", default="", help="SQLAlchemy URL of the store, instead of planner.db")
@@ -65,6 +66,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--planner-lease-s", type=float, default=5.0, help="silence after which a planner that stands by takes over"
     )
     parser.add_argument("--access", type=AccessMode, choices=list(AccessMode), default=AccessMode.LOCAL, help=ACCESS)
+    add_tls(parser, serves=True)
     parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
     parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
@@ -83,6 +85,7 @@ def _settings(args: argparse.Namespace) -> PlannerSettings:
         retention=RetentionRules(**{name: getattr(args, name) for name in RETENTION}),
         planner_lease_s=args.planner_lease_s,
         access=args.access,
+        tls=tls_of(args),
     )
 
 

@@ -15,7 +15,7 @@ from typing import IO
 from loadmaster_flight.spec import RunSpec, SourceManifest
 from loadmaster_flight.wire.control import RunView
 from loadmaster_flight.wire.errors import ConflictError, UnavailableError
-from loadmaster_flight.wire.http import TOKEN_VARIABLE
+from loadmaster_flight.wire.token import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 
 from ..access import AccessMode, AccessService, Role
 from ..settings import PlannerSettings
@@ -154,7 +154,7 @@ class LocalCluster:
         loader_args = (*base, "--state-dir", str(self.state_dir), "--workers", str(self.size.workers))
         loaders = [(f"loader-{i}", "loader", loader_args) for i in range(self.size.loaders)]
         constructors = [(f"constructor-{i}", "constructor", base) for i in range(self.size.constructors)]
-        environment = () if self.token is None else ((TOKEN_VARIABLE, self.token),)
+        environment = () if self.token is None else ((TOKEN_VARIABLE, self.token), (TOKEN_FILE_VARIABLE, ""))
         return [
             ChildSpec(name=name, command=command, args=args, environment=environment)
             for name, command, args in loaders + constructors

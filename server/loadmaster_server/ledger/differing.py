@@ -13,6 +13,7 @@ import numpy as np
 
 from loadmaster_flight.wire.ledger import DiffReport
 from loadmaster_flight.wire.step_plan import PIECE_COLUMNS, WHOLE, StepPlan
+from loadmaster_flight.wire.tls import Tls
 
 from ..store import Definition, PlanRecord, Store, StreamKey
 from .log import LineageLog, decoded
@@ -36,7 +37,7 @@ class Side:
         return str(self.key) if self.generation is None else f"{self.key} generation {self.generation}"
 
 
-def differ(store: Store, a: Side, b: Side) -> DiffReport:
+def differ(store: Store, a: Side, b: Side, *, tls: Tls | None = None) -> DiffReport:
     """Compare two logs step by step, up to the first step that differs.
 
     Raises:
@@ -48,7 +49,7 @@ def differ(store: Store, a: Side, b: Side) -> DiffReport:
         masked = [store.verdicts.masked(side.key, record_a.step, record_a.step + 1) for side in (a, b)]
         if record_a.digest != record_b.digest or masked[0] != masked[1]:
             meshes = [log.step(record_a.step)[0].mesh for log in logs]
-            report = _Parting(store, a, b, common).report(record_a, record_b, has_masks=masked[0] != masked[1])
+            report = _Parting(store, a, b, common, tls).report(record_a, record_b, has_masks=masked[0] != masked[1])
             return replace(report, reasons=[*report.reasons, *_of_mesh(*meshes)])
     return DiffReport(
         a=str(a),
@@ -77,9 +78,9 @@ def _pairs(a: LineageLog, b: LineageLog, common: int) -> Iterator[tuple[PlanReco
 class _Parting:
     """The first step that differs."""
 
-    def __init__(self, store: Store, a: Side, b: Side, common: int) -> None:
+    def __init__(self, store: Store, a: Side, b: Side, common: int, tls: Tls | None) -> None:
         self._store, self._a, self._b, self._common = store, a, b, common
-        self._names = SampleNames(store, a.key.run), SampleNames(store, b.key.run)
+        self._names = SampleNames(store, a.key.run, tls=tls), SampleNames(store, b.key.run, tls=tls)
 
     def report(self, record_a: PlanRecord, record_b: PlanRecord, *, has_masks: bool) -> DiffReport:
         plan_a, plan_b = decoded(record_a), decoded(record_b)

@@ -13,6 +13,7 @@ import numpy as np
 from loadmaster_flight.wire.errors import BadRequestError, NotFoundError
 from loadmaster_flight.wire.ledger import PieceView, SampleView, ShareView, StepView
 from loadmaster_flight.wire.step_plan import WHOLE, Pieces, StepPlan
+from loadmaster_flight.wire.tls import Tls
 
 from ..planning.fair import ONE
 from ..planning.origins import Origins, decode_origins
@@ -52,11 +53,11 @@ class Explainer:
         NotFoundError: No such run or stream, or nobody joined yet.
     """
 
-    def __init__(self, store: Store, key: StreamKey) -> None:
+    def __init__(self, store: Store, key: StreamKey, *, tls: Tls | None = None) -> None:
         self._store, self._key = store, key
         self._definition: Definition = store.runs.definition(key.run)
         self._log = LineageLog(store, key)
-        self._names = SampleNames(store, key.run)
+        self._names = SampleNames(store, key.run, tls=tls)
 
     def step(self, step: int, choice: Choice) -> StepView:
         """One step.

@@ -16,6 +16,7 @@ from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.ledger import PictureView
 from loadmaster_flight.wire.schemas import SHOWN
 from loadmaster_flight.wire.tickets import ShowTicket, sign
+from loadmaster_flight.wire.tls import Tls
 
 from ..store import Store
 from .ranges import Place
@@ -70,12 +71,17 @@ class SampleId:
 class SampleNames:
     """Asks loaders, each once a sample; where none answers, samples go by their position. Used by one thread.
 
+    Args:
+        store: Says who has which source, and has the ticket key.
+        run: Whose samples.
+        tls: How to call loaders; None: what the environment says.
+
     Attributes:
         problems: Why some samples could not be named.
     """
 
-    def __init__(self, store: Store, run: str) -> None:
-        self._store, self._run = store, run
+    def __init__(self, store: Store, run: str, *, tls: Tls | None = None) -> None:
+        self._store, self._run, self._tls = store, run, tls
         self.source_names = [manifest.name for manifest in store.runs.definition(run).manifests]
         self.problems: list[str] = []
         self._silent: dict[str, LoadmasterError] = {}
@@ -169,7 +175,7 @@ class SampleNames:
         if address in self._silent:
             raise self._silent[address]
         try:
-            with FlightPeer(address) as peer:
+            with FlightPeer(address, tls=self._tls) as peer:
                 return peer.read_all(sign(ticket, self._store.ticket_key), timeout_s=CALL_TIMEOUT_S)
         except (DeadlineError, UnavailableError) as error:
             self._silent[address] = error

@@ -12,6 +12,7 @@ from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterEr
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..outage import OutageLog
@@ -53,6 +54,7 @@ class PlanLoop:
         pardons: Step -> how often a person let the stream go on that had paused there. Those of the generation before:
             its ranks have ended with the pause, and what was forgiven must not stop the new ones again.
         counters: Told of restores and checkpoints.
+        tls: How to call loaders; None: what the environment says.
     """
 
     def __init__(
@@ -63,11 +65,12 @@ class PlanLoop:
         checkpoint_steps: int,
         pardons: Counter[int] | None = None,
         counters: Counters | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._store, self.key, self._checkpoint_steps = store, key, checkpoint_steps
         self._topic = str(key.stream_key)
         self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
-        self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason))
+        self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason), tls=tls)
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._learned: dict[int, EpochCounts] = {}
         self._counters = Counters() if counters is None else counters

@@ -26,6 +26,7 @@ from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.http import retrying
 from loadmaster_flight.wire.schemas import METADATA
 from loadmaster_flight.wire.tickets import MeasureTicket, sign
+from loadmaster_flight.wire.tls import Tls
 
 from ..planning.demand import Demand
 from ..store import Store
@@ -51,10 +52,13 @@ class MetadataFetcher:
         run: Whose sources.
         say: Takes a sentence on what is being waited for; empty when it has come.
         num_workers: Partitions that are asked at once.
+        tls: How to call loaders; None: what the environment says.
     """
 
-    def __init__(self, store: Store, run: str, say: Callable[[str], None], *, num_workers: int = 8) -> None:
-        self._store, self._run, self._say = store, run, say
+    def __init__(
+        self, store: Store, run: str, say: Callable[[str], None], *, num_workers: int = 8, tls: Tls | None = None
+    ) -> None:
+        self._store, self._run, self._say, self._tls = store, run, say, tls
         self._pool = DaemonPool(self._answer, num_workers=num_workers, name=f"measure-{run}")
         self._peers: defaultdict[str, list[FlightPeer]] = defaultdict(list)
         self._lock = threading.Lock()
@@ -144,7 +148,7 @@ class MetadataFetcher:
     def _peer(self, address: str) -> Iterator[FlightPeer]:
         """A connection that nobody else uses; it goes back unless it failed."""
         with self._lock:
-            peer = self._peers[address].pop() if self._peers[address] else FlightPeer(address)
+            peer = self._peers[address].pop() if self._peers[address] else FlightPeer(address, tls=self._tls)
         try:
             yield peer
         except BaseException:

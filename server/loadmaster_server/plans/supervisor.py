@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from loadmaster_flight.wire.stages import StageClock
+from loadmaster_flight.wire.tls import Tls
 
 from ..outage import OutageLog
 from ..store import ACTORS, GenerationKey, Store, StreamKey
@@ -22,10 +23,11 @@ class PlanSupervisor:
         store: Says which generations there are.
         checkpoint_steps: Steps from one base checkpoint of a stream to the next.
         counters: Told of restores and checkpoints.
+        tls: How to call loaders; None: what the environment says.
     """
 
-    def __init__(self, store: Store, *, checkpoint_steps: int, counters: Counters) -> None:
-        self._store, self._checkpoint_steps, self._counters = store, checkpoint_steps, counters
+    def __init__(self, store: Store, *, checkpoint_steps: int, counters: Counters, tls: Tls | None = None) -> None:
+        self._store, self._checkpoint_steps, self._counters, self._tls = store, checkpoint_steps, counters, tls
         self._loops: dict[GenerationKey, PlanLoop] = {}
         self._thread = threading.Thread(target=self._watch, name="plan-supervisor", daemon=True)
         self._stop = threading.Event()
@@ -72,5 +74,6 @@ class PlanSupervisor:
                     checkpoint_steps=self._checkpoint_steps,
                     pardons=pardons.get(key.stream_key),
                     counters=self._counters,
+                    tls=self._tls,
                 )
                 self._loops[key].start()
