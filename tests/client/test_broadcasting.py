@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -30,22 +30,45 @@ def tp_planner(make_planner: Callable[..., FakePlanner], make_constructor: Calla
     return planner
 
 
-@pytest.fixture
-def run_ranks(tmp_path: Path) -> Callable[..., list[list[Line]]]:
-    """What each of two ranks printed."""
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two processes that join one planner after the other."""
+    folder = tmp_path_factory.mktemp("ranks")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with ExitStack() as stack:
+        processes = []
+        for rank in range(2):
+            errors = stack.enter_context((folder / f"{rank}.err").open("w"))
+            argv = [sys.executable, broadcast_rank.__file__, str(rank), "2", str(folder / "store")]
+            process = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=errors, env=env, text=True)
+            processes.append(stack.enter_context(process))
+        yield processes
+        for process in processes:  # all of them before one is waited for: they end together
+            process.stdin.close()  # type: ignore[union-attr]
+    assert [process.returncode for process in processes] == [0, 0], (folder / "0.err").read_text()[-2000:]
 
-    def run(url: str, *args: str) -> list[list[Line]]:
-        store = str(tmp_path / "store")
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        argv = [sys.executable, broadcast_rank.__file__, url]
-        ranks = [
-            subprocess.Popen([*argv, str(rank), "2", store, *args], stdout=-1, stderr=-1, env=env) for rank in range(2)
-        ]
-        outputs = [process.communicate(timeout=120) for process in ranks]
-        assert [process.returncode for process in ranks] == [0, 0], [error.decode()[-2000:] for _, error in outputs]
-        return [[json.loads(line) for line in out.splitlines() if line.startswith(b"{")] for out, _ in outputs]
+
+@pytest.fixture
+def run_ranks(ranks: list[subprocess.Popen[str]]) -> Callable[..., list[list[Line]]]:
+    """What each of two ranks printed of at most so many steps."""
+
+    def run(url: str, steps: int = 1_000_000) -> list[list[Line]]:
+        for process in ranks:
+            process.stdin.write(f"{url} {steps}\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+        return [_lines_to_the_end(process) for process in ranks]
 
     return run
+
+
+def _lines_to_the_end(process: subprocess.Popen[str]) -> list[Line]:
+    lines: list[Line] = []
+    while not lines or "end" not in lines[-1]:
+        line = process.stdout.readline()  # type: ignore[union-attr]
+        assert line, f"rank {process.args[2]} ended"  # type: ignore[index]
+        if line.startswith("{"):
+            lines.append(json.loads(line))
+    return lines
 
 
 def test_broadcast_when_tp_0_fetches_then_both_ranks_have_its_batches_to_the_end(
@@ -63,7 +86,7 @@ def test_broadcast_when_tp_0_meets_an_error_then_both_raise_it(
     tp_planner: FakePlanner, run_ranks: Callable[..., list[list[Line]]]
 ) -> None:
     tp_planner.loader.faults += [DataError("source prose, shard 0, row 4: cannot be decoded")] * 100
-    ends = [lines[-1]["end"] for lines in run_ranks(tp_planner.url, "1")]
+    ends = [lines[-1]["end"] for lines in run_ranks(tp_planner.url, 1)]
     assert ends[0] == ends[1]
     assert "DATA_ERROR" in ends[0]
     assert "row 4: cannot be decoded" in ends[0]
@@ -84,7 +107,7 @@ def test_broadcast_when_the_group_is_not_a_broadcasting_tp_group_then_both_are_r
     says: str,
 ) -> None:
     tp_planner.tp_mode, tp_planner.mesh = tp_mode, mesh
-    ends = [lines[-1]["end"] for lines in run_ranks(tp_planner.url, "1")]
+    ends = [lines[-1]["end"] for lines in run_ranks(tp_planner.url, 1)]
     assert all(end.startswith(f"MESH_MISMATCH: {says}") for end in ends), ends
 
 

@@ -1,7 +1,7 @@
-"""One rank of a torch process group, as a process: `broadcast_rank.py URL RANK WORLD_SIZE STORE_FILE [STEPS]`.
+"""One rank of a torch process group, as a process: `broadcast_rank.py RANK WORLD_SIZE STORE_FILE`.
 
-Connects, wraps its stream in `loadmaster.broadcast` with the group of all ranks, and prints one JSON line a step; the
-last line says how it ended, and the stream's state.
+For each line `URL STEPS` of its input it connects, wraps its stream in `loadmaster.broadcast` with the group of all
+ranks, and prints one JSON line a step; one more line says how it ended, and the stream's state.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ import loadmaster
 from loadmaster_flight.wire.errors import LoadmasterError
 
 
-def main(url: str, rank: int, world_size: int, store: str, steps: int) -> None:
+def main(rank: int, world_size: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
+    for line in sys.stdin:
+        url, steps = line.split()
+        join(url, rank, world_size, int(steps))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def join(url: str, rank: int, world_size: int, steps: int) -> None:
     connected = loadmaster.connect(url, rank=rank, world_size=world_size, timeout_s=30)
     with loadmaster.broadcast(connected, dist.group.WORLD) as stream:
         end = read(stream, steps)
     print(json.dumps({"end": end, "state": stream.state_dict()}), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 def read(stream: loadmaster.Stream, steps: int) -> str:
@@ -38,4 +44,4 @@ def read(stream: loadmaster.Stream, steps: int) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int((*sys.argv, "1000000")[5]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
