@@ -19,6 +19,7 @@ import pyarrow.flight as fl
 
 from .actions import Action
 from .addresses import address_at, host_of, is_loopback, location_of, refuse_plain
+from .detours import detour_of
 from .errors import BadRequestError, from_flight, to_flight
 from .tls import Tls, check_listening, tls_of_environment
 
@@ -53,6 +54,7 @@ class FlightPeer:
         location, name = location_of(address)
         arguments: dict[str, Any] = {"generic_options": CLIENT_OPTIONS}
         if location.startswith("grpc+tls:"):
+            location, name = detour_of(location, name)
             arguments |= (tls or tls_of_environment()).flight_client()
             arguments |= {"override_hostname": name} if name else {}
         try:
