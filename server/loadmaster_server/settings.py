@@ -12,6 +12,8 @@ from .access import AccessMode
 from .plans import RetentionRules
 
 STATE_DIR = ".loadmaster"
+DATABASE_VARIABLE = "LOADMASTER_DATABASE_URL"
+"""What `--database-url` is where it is not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,15 @@ def test_token_when_kept_in_a_file_then_made_once_and_again_after_it_was_revoked
     client.close()
 
 
+def test_token_when_the_environment_names_the_store_then_no_option_is_needed(
+    server: PlannerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _printed(capsys, "token", "create", "--name", "ada", "--role", "viewer", "--json", "--state-dir", tmp_path)
+    monkeypatch.setenv("LOADMASTER_DATABASE_URL", server.seat.settings.store_url)
+    rows = json.loads(_printed(capsys, "token", "list", "--json"))
+    assert [row["id"] for row in rows] == [json.loads(made)["id"]]
+
+
 def test_client_when_no_token_is_set_then_refused_with_the_way_in(server: PlannerServer) -> None:
     client = PlannerClient(server.url)
     with pytest.raises(UnauthenticatedError, match=r"loadmaster sign-in.*LOADMASTER_TOKEN"):

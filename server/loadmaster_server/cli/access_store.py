@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from loadmaster_flight.wire.errors import NotFoundError
 
 from ..access import AccessMode, AccessService, Role, is_name, sign_in_link
-from ..settings import STATE_DIR, PlannerSettings
+from ..settings import DATABASE_VARIABLE, STATE_DIR, PlannerSettings
 from ..store import AccessRepository, Database, upgrade
 
 ADMIN = "admin"
@@ -20,7 +21,13 @@ ADMIN = "admin"
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Arguments that say where the planner's store is."""
     parser.add_argument("--state-dir", type=Path, default=Path(STATE_DIR), help=f"folder of planner.db ({STATE_DIR})")
-    parser.add_argument("--database-url", default="", help="SQLAlchemy URL of the store, instead of planner.db")
+    add_database_url(parser)
+
+
+def add_database_url(parser: argparse.ArgumentParser) -> None:
+    """--database-url."""
+    about = f"SQLAlchemy URL of the store, instead of planner.db (default: {DATABASE_VARIABLE})"
+    parser.add_argument("--database-url", default=os.environ.get(DATABASE_VARIABLE, ""), help=about)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ..access import AccessMode
 from ..plans import RetentionRules
 from ..serving import PlannerServer
 from ..settings import STATE_DIR, PlannerSettings
+from .access_store import add_database_url
 
 ACCESS = "what needs a name: changes (local), everything (token), nothing (off); default local"
 LOG = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at; beyond this machine with TLS")
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
     parser.add_argument("--state-dir", type=Path, default=Path(STATE_DIR), help="folder of planner.db")
-    parser.add_argument("--database-url", default="", help="SQLAlchemy URL of the store, instead of planner.db")
+    add_database_url(parser)
     parser.add_argument("--storage", default="", help="folder or URI for bodies of old plans, instead of segments/")
     for name, (default, about) in RETENTION.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=about)
