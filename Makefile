@@ -39,6 +39,7 @@ screenshots: console ## take docs/images/*.png from a real run of the demo
 
 docs: $(READY) ## build the site into build/site; a dead link is an error
 	@$(BIN)/python docs/site/spec_reference.py --check
+	@$(BIN)/python docs/site/metrics_reference.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one process

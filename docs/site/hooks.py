@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import metrics_reference
 from mkdocs.structure.files import File, Files
 from spec_reference import page, undescribed
 
@@ -35,8 +36,9 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages; refuse a reference of the run spec that is stale."""
     if missing := undescribed():
         raise ValueError(f"fields of the run spec without a description: {', '.join(missing)}")
-    files.remove(files.get_file_from_path("reference/run-spec.md"))  # type: ignore[arg-type]
-    files.append(File.generated(config, "reference/run-spec.md", content=page()))
+    for uri, content in (("reference/run-spec.md", page()), ("reference/metrics.md", metrics_reference.page())):
+        files.remove(files.get_file_from_path(uri))  # type: ignore[arg-type]
+        files.append(File.generated(config, uri, content=content))
     texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
     for uri, name in PAGES.items():
         texts[uri] = (ROOT / name).read_text("utf-8")

@@ -14,6 +14,7 @@ from .access import AccessService, access_routes, add_refusal_handlers
 from .actors import ActorService, actor_routes
 from .ledger import LedgerService, ledger_routes
 from .live import Around, LiveService, LiveWatch, live_routes
+from .monitoring import PlannerCollector, Seen, metrics_routes
 from .planning.warming import Warming
 from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
 from .problems import add_problem_handlers, problem_answer
@@ -73,6 +74,20 @@ class Planner:
             views=self.runs, actors=self.actors.views, waited_for=self.ranks.recent_text, clocks=self._supervisor.clocks
         )
         self.live = LiveService(self.store, self.watch, around)
+        self.metrics = PlannerCollector(
+            Seen(
+                store=self.store,
+                log=self.live.log,
+                boards=self.watch.ranks,
+                watch=self.ranks,
+                counters=self.counters,
+                actors=self.actors.views,
+                leaving=self.actors.leaving,
+                clocks=self._supervisor.clocks,
+                events=self.live.stats,
+                refusals=self.access.refusals.counts,
+            )
+        )
 
     def start(self) -> None:
         """Start the threads: expiry of actors, plan loops, and for open runs of large steps the warm-up."""
@@ -117,5 +132,6 @@ def create_app(planner: Planner) -> FastAPI:
     api.include_router(schedule_routes(planner.schedules))
     api.include_router(live_routes(planner.live))
     app.include_router(api)
+    app.include_router(metrics_routes(planner.metrics.read))
     app.add_middleware(ConsolePages)
     return app

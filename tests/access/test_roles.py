@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from importlib.metadata import version
 
 import pytest
 
@@ -49,7 +51,9 @@ def test_calls_when_nobody_says_who_it_is_then_what_the_mode_allows(
 ) -> None:
     client = make_gate(mode).client()
     assert _allowed(client) == allowed
-    assert client.get("/health").json() == {"status": "ok", "access": mode.value}
+    told = client.get("/health").json()
+    assert told == {"status": "ok", "access": mode.value, "version": version("loadmaster"), "time": told["time"]}
+    assert abs(told["time"] - time.time()) < 60
 
 
 def test_calls_when_local_and_signed_in_then_a_process_may_still_join(local: Gate) -> None:

@@ -11,7 +11,8 @@ from importlib.metadata import entry_points, version
 from loadmaster_flight.wire.errors import LoadmasterError
 
 COMMANDS_GROUP = "loadmaster.commands"
-BUILT_IN = {name: f"loadmaster.cli.{name}" for name in ("diff", "explain", "fetch", "resume", "status", "verify")}
+_OWN = ("diff", "doctor", "explain", "fetch", "resume", "status", "verify")
+BUILT_IN = {name: f"loadmaster.cli.{name}" for name in _OWN}
 ABOUT = {
     "add-source": "freeze another source of a run while it trains",
     "certificates": "make a private authority and certificates for TLS",
@@ -19,6 +20,7 @@ ABOUT = {
     "constructor": "run a Data Constructor",
     "create": "create a run at a planner that runs already",
     "diff": "tell where two runs part",
+    "doctor": "look for what will not work here, and say how to put it right",
     "export": "write steps of a run as MDS or Megatron files",
     "explain": "tell what a step holds, or where a sample went, and why",
     "fetch": "read batches of a run from the shell",

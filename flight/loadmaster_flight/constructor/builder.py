@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.telemetry import Histogram
 from loadmaster_flight.wire.control import Assignment, StreamProgress
 from loadmaster_flight.wire.errors import (
     BadRequestError,
@@ -30,6 +31,7 @@ from loadmaster_flight.wire.tls import Tls
 from .acknowledgement import Acknowledgement
 from .delivery import Delivery
 from .gather import Gatherer, Report
+from .looking import StreamLook
 from .modalities import run_schema
 from .plans import PlanFeed
 from .presence import Presence
@@ -46,7 +48,7 @@ class StreamBuilder:
 
     What cannot be built for good is told to every reader that waits; opening a stream anew has it tried again. `clock`
     counts how its thread spends its time. Busy: it assembles. Idle: it waits for a plan or for loaders. Blocked: as
-    many steps are built as its ranks may have ahead.
+    many steps are built as its ranks may have ahead. `build_times` are those of steps, `wait_times` what ranks tell of.
 
     Args:
         assignment: What is served. Its routes may change later by `reroute`.
@@ -68,8 +70,8 @@ class StreamBuilder:
         tls: Tls | None = None,
     ) -> None:
         self.assignment = self._tried = assignment
-        self.num_built, self.build_s = 0, 0.0
-        self.clock = StageClock()
+        self.clock, self.build_times, self.wait_times = StageClock(), Histogram(), Histogram()
+        self._sent_batches, self._sent_bytes = 0, 0
         self._skip = Skip.of(assignment.skip)
         self._coords = coords_of(assignment)
         self._slot_of = {rank: slot_at(assignment.mesh, coords) for rank, coords in self._coords.items()}
@@ -126,7 +128,7 @@ class StreamBuilder:
         self._require_bound(rank, step)
         with self._changed:
             self._presence.hear(rank)
-            self._presence.tell_waits(rank, [wait for wait in word.waits if wait[0] < step])
+            self._tell_waits(rank, [wait for wait in word.waits if wait[0] < step])
             if word.host:
                 self._presence.tell_host(rank, word.host)
             if is_leaving:
@@ -141,6 +143,17 @@ class StreamBuilder:
             self._reported += advanced if is_news else 0
         if is_news or is_leaving:
             self._on_advance()
+
+    def _tell_waits(self, rank: int, waits: list[tuple[int, float]]) -> None:
+        self._presence.tell_waits(rank, waits)
+        for _, wait_s in waits:
+            self.wait_times.observe(wait_s)
+
+    def note_sent(self, batch: pa.RecordBatch) -> None:
+        """A rank gets this batch."""
+        size_bytes = batch.nbytes
+        with self._changed:
+            self._sent_batches, self._sent_bytes = self._sent_batches + 1, self._sent_bytes + size_bytes
 
     def _require_bound(self, rank: int, step: int) -> None:
         """Refuse steps that are not bound: they were never served. Another constructor may have bound more than we."""
@@ -241,6 +254,21 @@ class StreamBuilder:
     def size_bytes(self) -> int:
         with self._changed:
             return self._window.size_bytes if self._window is not None else 0
+
+    def look(self) -> StreamLook:
+        """What it has and has done, for who watches it."""
+        with self._changed:
+            window, spec = self._window, self._spec
+            return StreamLook(
+                acknowledged=window.acknowledged if window is not None else self.assignment.first_step,
+                num_steps=window.num_built if window is not None else 0,
+                max_steps=max(1, self.assignment.build_ahead),
+                size_bytes=window.size_bytes if window is not None else 0,
+                budget_bytes=spec.budgets.build_bytes if spec is not None else None,
+                sent_batches=self._sent_batches,
+                sent_bytes=self._sent_bytes,
+                seen_s=self._presence.silences(),
+            )
 
     def close(self, reason: LoadmasterError) -> None:
         """Stop building; readers get `reason`. Idempotent, returns at once."""
@@ -355,7 +383,7 @@ class StreamBuilder:
             batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
         self._is_hybrid = plan.is_hybrid
         took_s = time.monotonic() - start_s
-        self.num_built, self.build_s = self.num_built + 1, self.build_s + took_s
+        self.build_times.observe(took_s)
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))
 
     def _goes_on(self, tried: Assignment) -> bool:

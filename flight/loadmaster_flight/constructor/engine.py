@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from loadmaster_flight.wire.control import Assignment, HeartbeatReply, StreamProgress
-from loadmaster_flight.wire.errors import GoneError, LoadmasterError, MovedError, NotReadyError, UnavailableError
+from loadmaster_flight.wire.errors import (
+    ForbiddenError,
+    GoneError,
+    LoadmasterError,
+    MovedError,
+    NotReadyError,
+    UnavailableError,
+)
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE
 from loadmaster_flight.wire.tickets import RankTicket
@@ -69,13 +77,12 @@ class ConstructorEngine:
             GoneError: The ticket is of an older generation.
             NotReadyError: The planner has not told us of this generation yet.
             MovedError: The stream, or this rank of it, is not served here.
+            ForbiddenError: The generation has no such rank.
         """
         with self._lock:
             builder = self._builders.get((ticket.run, ticket.stream))
-        if builder is None or ticket.rank not in builder.assignment.ranks:
-            raise MovedError(
-                f"rank {ticket.rank} of stream {ticket.stream} of run {ticket.run} is not served here: ask again"
-            )
+        if builder is None:
+            raise _moved(ticket)
         current = builder.assignment.generation
         if ticket.generation < current:
             raise GoneError(
@@ -85,19 +92,30 @@ class ConstructorEngine:
             raise NotReadyError(
                 f"generation {ticket.generation} of run {ticket.run} has not reached this constructor yet"
             )
+        world_size = math.prod(builder.assignment.mesh.values())
+        if not 0 <= ticket.rank < world_size:
+            raise ForbiddenError(f"rank must be in [0, {world_size}) in run {ticket.run}, got {ticket.rank}")
+        if ticket.rank not in builder.assignment.ranks:
+            raise _moved(ticket)
         return builder
 
     def progress(self) -> list[StreamProgress]:
         """What each stream's ranks have acknowledged, for the heartbeat."""
-        return [builder.progress() for builder in self._current()]
+        return [builder.progress() for builder in self.builders()]
+
+    def builders(self) -> list[StreamBuilder]:
+        """Those of the streams that are served now."""
+        with self._lock:
+            return list(self._builders.values())
 
     def stats(self) -> dict[str, float]:
         """Counters for people."""
-        builders = self._current()
+        builders = self.builders()
+        built = [builder.build_times.read() for builder in builders]
         return _together(b.clock.read() for b in builders) | {
             "streams": len(builders),
-            "steps_built": sum(b.num_built for b in builders),
-            "build_seconds": sum(b.build_s for b in builders),
+            "steps_built": sum(times.count for times in built),
+            "build_seconds": sum(times.total for times in built),
             "built_bytes": sum(b.size_bytes for b in builders),
         }
 
@@ -111,10 +129,6 @@ class ConstructorEngine:
             builder.close(UnavailableError("this constructor is shutting down"))
         for builder in builders:
             builder.join(JOIN_S)
-
-    def _current(self) -> list[StreamBuilder]:
-        with self._lock:
-            return list(self._builders.values())
 
     def _drop_unless_wanted(self, key: tuple[str, str], wanted: Assignment | None) -> None:
         builder = self._builders[key]
@@ -136,6 +150,10 @@ class ConstructorEngine:
             on_unreachable=self._on_unreachable,
             tls=self._tls,
         )
+
+
+def _moved(ticket: RankTicket) -> MovedError:
+    return MovedError(f"rank {ticket.rank} of stream {ticket.stream} of run {ticket.run} is not served here: ask again")
 
 
 def _same_work(a: Assignment, b: Assignment) -> bool:

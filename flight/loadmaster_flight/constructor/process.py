@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from loadmaster_flight.telemetry import Readings, TelemetryOptions, add_log_options, add_metrics_options
+from loadmaster_flight.telemetry.endpoint import serving_metrics
 from loadmaster_flight.wire.actor import ActorLink, ActorReport
 from loadmaster_flight.wire.addresses import check_flight_address
 from loadmaster_flight.wire.control import Role
@@ -20,6 +22,7 @@ from loadmaster_flight.wire.suspects import SuspectReporter
 from loadmaster_flight.wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
 
 from .engine import ConstructorEngine
+from .metrics import ConstructorParts, read_constructor
 from .service import ConstructorService
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +74,7 @@ class ConstructorProcess:
             role=Role.CONSTRUCTOR,
             address=advertise or self.service.address,
             on_desired=self.engine.follow,
-            report=lambda: ActorReport(acknowledged=self.engine.progress(), stats=self.engine.stats()),
+            report=self._report,
             tls=tls,
         )
         self.link.start()
@@ -81,6 +84,10 @@ class ConstructorProcess:
         if not self.link.drain(deadline_s):
             LOG.warning("leaving before others have our ranks")
 
+    def readings(self) -> Readings:
+        """How it is now, for who watches it. Any thread may call it."""
+        return read_constructor(ConstructorParts(engine=self.engine, service=self.service, link=self.link))
+
     def close(self) -> None:
         """End streams, take leave of the planner, stop. Idempotent, takes at most a few seconds."""
         self.service.draining.set()
@@ -89,6 +96,10 @@ class ConstructorProcess:
         self.service.stop()
         self._planner.close()
         self._reports.close()
+
+    def _report(self) -> ActorReport:
+        stats = self.engine.stats() | {"refused_callers": self.service.refused_callers()}
+        return ActorReport(acknowledged=self.engine.progress(), stats=stats)
 
     def _ticket_key(self) -> bytes:
         return self.link.ticket_key
@@ -103,12 +114,12 @@ class ConstructorProcess:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends."""
     args = _parse(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    options, tls = TelemetryOptions.of(args), tls_of(args)
+    options.configure_logging("constructor")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
-    with ConstructorProcess(
-        args.planner, host=args.host, port=args.port, advertise=args.advertise, tls=tls_of(args)
-    ) as process:
+    process = ConstructorProcess(args.planner, host=args.host, port=args.port, advertise=args.advertise, tls=tls)
+    with process, serving_metrics(options, "constructor", process.readings, tls):
         if args.ready_file:
             _announce(args.ready_file, process.service.address)
         LOG.info("constructor at %s for planner %s", process.service.address, args.planner)
@@ -127,6 +138,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
     parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc+tls://host:port of a way in")
     add_tls(parser, serves=True)
+    add_metrics_options(parser)
+    add_log_options(parser)
     parser.add_argument("--ready-file", type=Path, help="write address and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return parser.parse_args(argv)

@@ -56,7 +56,7 @@ class ConstructorService(FlightService):
         builder = self._engine.reader(right)
         builder.open(right.rank, right.first_step)
         schema = builder.schema_at(right.rank, right.first_step, timeout_s=BEAT_S)
-        return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema)))
+        return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema), self.refuse))
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
         match action:
@@ -100,6 +100,7 @@ class ConstructorService(FlightService):
             if not batch.schema.equals(schema):
                 break
             frame = Frame(flags=FrameFlag.LAST, generation=ticket.generation, step=step, build_us=build_us)
+            builder.note_sent(batch)
             yield batch, frame.pack()
             step = builder.after(step)
         yield mark(FrameFlag.WINDOW_END, step)

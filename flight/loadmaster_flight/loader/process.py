@@ -13,6 +13,8 @@ from pathlib import Path
 
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
+from ..telemetry import Readings, TelemetryOptions, add_log_options, add_metrics_options
+from ..telemetry.endpoint import serving_metrics
 from ..wire.actor import ActorLink, ActorReport
 from ..wire.addresses import check_flight_address
 from ..wire.control import HeartbeatReply, Role
@@ -21,6 +23,7 @@ from ..wire.flight import tune_process
 from ..wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
 from .crashes import CrashRecord
 from .engine import LoaderEngine
+from .metrics import LoaderParts, read_loader
 from .runs import OpenRuns
 from .service import LoaderService
 from .shadow import Shadows
@@ -87,6 +90,14 @@ class LoaderProcess:
         elif self.service.stats()["streams"]:  # who asked us before may ask once more: it hears of it by heartbeat
             threading.Event().wait(2 * self.link.heartbeat_s)
 
+    def readings(self) -> Readings:
+        """How it is now, for who watches it. Any thread may call it."""
+        return read_loader(
+            LoaderParts(
+                runs=self.runs, service=self.service, shadows=self.shadows, link=self.link, crashes=self._crashes
+            )
+        )
+
     def close(self) -> None:
         """Take leave of the planner, end streams, close the runs. Idempotent, at most a few seconds."""
         self.service.draining.set()
@@ -103,7 +114,7 @@ class LoaderProcess:
 
     def _report(self) -> ActorReport:
         return ActorReport(
-            stats=self.service.stats() | self.shadows.stats(),
+            stats=self.service.stats() | self.shadows.stats() | {"refused_callers": self.service.refused_callers()},
             warm=self.shadows.warm(),
             sources=self.runs.source_reports(),
         )
@@ -124,19 +135,21 @@ class LoaderProcess:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT, or with --parent-pipe until standard input ends; a second signal ends at once."""
     args = _parse(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    options, tls = TelemetryOptions.of(args), tls_of(args)
+    options.configure_logging("loader")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     cache_dir = args.state_dir / "cache" if args.state_dir else None
-    with LoaderProcess(
+    process = LoaderProcess(
         args.planner,
         host=args.host,
         port=args.port,
         cache_dir=cache_dir,
         workers=args.workers,
         advertise=args.advertise,
-        tls=tls_of(args),
-    ) as process:
+        tls=tls,
+    )
+    with process, serving_metrics(options, "loader", process.readings, tls):
         _announce(process, args.ready_file, stop)
         stop.wait()
         if stop.is_notice:
@@ -154,6 +167,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port to serve at; 0 takes a free one")
     parser.add_argument("--advertise", default="", metavar="ADDRESS", help="grpc+tls://host:port of a way in")
     add_tls(parser, serves=True)
+    add_metrics_options(parser)
+    add_log_options(parser)
     parser.add_argument(
         "--state-dir",
         type=Path,

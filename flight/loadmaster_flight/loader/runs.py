@@ -83,10 +83,14 @@ class OpenRuns:
             opened = self._runs.get(run)
         return None if opened is None else opened.engine
 
+    def engines(self) -> dict[str, LoaderEngine]:
+        """The runs that are open now."""
+        with self._lock:
+            return {run: opened.engine for run, opened in self._runs.items()}
+
     def stats(self) -> dict[str, float]:
         """Counters of all open runs, added up."""
-        with self._lock:
-            engines = [opened.engine for opened in self._runs.values()]
+        engines = list(self.engines().values())
         total = {"runs_open": float(len(engines))}
         for engine in engines:
             for name, value in engine.stats().items():
@@ -95,9 +99,7 @@ class OpenRuns:
 
     def source_reports(self) -> list[SourceReport]:
         """How the sources of all open runs are read, where there is news. One thread calls it."""
-        with self._lock:
-            engines = [opened.engine for opened in self._runs.values()]
-        return [report for engine in engines if (report := engine.source_report()) is not None]
+        return [report for engine in self.engines().values() if (report := engine.source_report()) is not None]
 
     def close(self) -> None:
         """Close all engines. Idempotent."""

@@ -77,7 +77,7 @@ class LoaderService(FlightService):
                 return fl.RecordBatchStream(pa.Table.from_batches([engine.show(opened)], SHOWN))
         if isinstance(opened, MaterializeTicket):
             _check(opened)
-            return fl.GeneratorStream(PIECES, guarded(self._materialize(opened)))
+            return fl.GeneratorStream(PIECES, guarded(self._materialize(opened), self.refuse))
         raise BadRequestError(f"a loader serves measure, materialize and show tickets, got a {type(opened).__name__}")
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
@@ -102,8 +102,12 @@ class LoaderService(FlightService):
 
     def stats(self) -> dict[str, float]:
         """Counters, for people."""
+        return self.counts() | self._runs.stats()
+
+    def counts(self) -> dict[str, float]:
+        """Those of all runs, those included that are closed."""
         with self._lock:
-            return self._counts | self._runs.stats()
+            return dict(self._counts)
 
     def _measure(self, ticket: MeasureTicket) -> pa.RecordBatch:
         if ticket.rows_per_lane < 1 or not ticket.cursors:

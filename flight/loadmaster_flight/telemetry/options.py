@@ -42,7 +42,8 @@ class TelemetryOptions:
         environ = os.environ if environ is None else environ
 
         def chosen(name: str, variable: str, parse: Callable[[str], T], default: T) -> T:
-            return _chosen(getattr(args, name, None), environ.get(variable, ""), variable, parse, default)
+            given: T | None = getattr(args, name, None)
+            return _chosen(given, environ.get(variable, ""), variable, parse, default)
 
         return TelemetryOptions(
             metrics_port=chosen("metrics_port", PORT, _port, 0) or None,
@@ -78,8 +79,10 @@ def add_metrics_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen(given: T | None, text: str, variable: str, parse: Callable[[str], T], default: T) -> T:
-    if given is not None or not text.strip():
-        return default if given is None else given
+    if given is not None:
+        return given
+    if not text.strip():
+        return default
     try:
         return parse(text.strip())
     except ValueError as error:

@@ -11,7 +11,8 @@ import ctypes
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.flight as fl
 from .actions import Action
 from .addresses import address_at, host_of, is_loopback, location_of, refuse_plain
 from .detours import detour_of
-from .errors import BadRequestError, from_flight, to_flight
+from .errors import BadRequestError, InternalError, LoadmasterError, from_flight, to_flight
 from .tls import Tls, check_listening, tls_of_environment
 
 CLIENT_OPTIONS: list[tuple[str, int | str]] = [
@@ -121,6 +122,8 @@ class FlightService(fl.FlightServerBase):
         place = f"[{host}]" if ":" in host else host
         super().__init__(f"{self._scheme}://{place}:{port}", **self._tls.flight_server())
         self.draining = threading.Event()
+        self._refusals: Counter[str] = Counter()
+        self._refusal_lock = threading.Lock()
 
     @property
     def address(self) -> str:
@@ -137,7 +140,7 @@ class FlightService(fl.FlightServerBase):
         try:
             return self.stream(ticket.ticket, context)
         except Exception as error:
-            raise to_flight(error) from None
+            raise self.refuse(error) from None
 
     def do_action(self, context: fl.ServerCallContext, action: fl.Action) -> Iterator[fl.Result]:
         try:
@@ -148,16 +151,29 @@ class FlightService(fl.FlightServerBase):
                 raise BadRequestError(f"the body of action {action.type!r} must be a JSON object")
             answer = self.act(Action(action.type), body)
         except (ValueError, RecursionError) as error:
-            raise to_flight(BadRequestError(f"action {action.type!r}: {error}")) from None
+            raise self.refuse(BadRequestError(f"action {action.type!r}: {error}")) from None
         except Exception as error:
-            raise to_flight(error) from None
+            raise self.refuse(error) from None
         return iter([fl.Result(json.dumps(answer).encode())])
 
     def list_actions(self, context: fl.ServerCallContext) -> list[tuple[str, str]]:
         return [(a.value, "JSON in, JSON out") for a in Action]
 
+    def refuse(self, error: Exception) -> Exception:
+        """What a caller gets to see of an error; counted by its code. Any thread may call it."""
+        code = error.code if isinstance(error, LoadmasterError) else InternalError.code
+        with self._refusal_lock:
+            self._refusals[code] += 1
+        told: Exception = to_flight(error)
+        return told
+
+    def refusals(self) -> dict[str, int]:
+        """How many calls and streams ended with an error, by its code."""
+        with self._refusal_lock:
+            return dict(self._refusals)
+
     def _refuse(self, *_: Any) -> NoReturn:
-        raise to_flight(BadRequestError("this service has tickets (DoGet) and actions alone"))
+        raise self.refuse(BadRequestError("this service has tickets (DoGet) and actions alone"))
 
     # What Flight has besides: pyarrow would answer with a traceback (to GetSchema it adds one whatever we raise).
     list_flights = get_flight_info = do_put = do_exchange = _refuse
@@ -170,14 +186,14 @@ class FlightService(fl.FlightServerBase):
         thread.join(grace_s)
 
 
-def guarded(messages: Iterator[Any]) -> Iterator[Any]:
-    """Wrap a generator that feeds a GeneratorStream so that only our errors leave it."""
+def guarded(messages: Iterator[Any], refuse: Callable[[Exception], Exception] = to_flight) -> Iterator[Any]:
+    """Wrap a generator that feeds a GeneratorStream so that only our errors leave it, as `refuse` tells them."""
     try:
         yield from messages
     except GeneratorExit:
         raise
     except Exception as error:
-        raise to_flight(error) from None
+        raise refuse(error) from None
 
 
 def loopback_only(address: str) -> None:

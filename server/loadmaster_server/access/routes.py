@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.metadata import version
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -43,7 +44,7 @@ def _add_session(router: APIRouter, access: AccessService) -> None:
     @router.get("/health")
     def read_health(who: Anybody) -> HealthView:
         """Whether this planner acts; one that stands by answers 503."""
-        return HealthView(status="ok", access=access.mode)
+        return HealthView(status="ok", access=access.mode, version=version("loadmaster"), time=time.time())
 
     @router.get("/session")
     def read_session(who: Anybody, request: Request) -> SessionView:

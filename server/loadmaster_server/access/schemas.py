@@ -21,6 +21,10 @@ class HealthView(_Body):
 
     status: str
     access: AccessMode
+    version: str
+    """Of the planner's package."""
+    time: float
+    """By the planner's clock."""
 
 
 class SignInRequest(_Body):

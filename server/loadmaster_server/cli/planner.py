@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from loadmaster_flight.telemetry import LogFormat, TelemetryOptions, add_log_options
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.tls import add_tls, tls_of
@@ -18,6 +19,7 @@ from ..access import AccessMode
 from ..plans import RetentionRules
 from ..serving import PlannerServer
 from ..settings import STATE_DIR, PlannerSettings
+from ..store import without_password
 from .access_store import add_database_url
 
 ACCESS = "what needs a name: changes (local), everything (token), nothing (off); default local"
@@ -37,20 +39,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 after an orderly stop, 2 when it could not start; the reason is on standard error.
     """
     args = _parse(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    options = TelemetryOptions.of(args)
+    options.configure_logging("planner")
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     try:
         with PlannerServer(_settings(args)) as server:
             if args.ready_file:
                 _announce(args.ready_file, server.url)
-            LOG.info("planner at %s, state in %s", server.url, server.seat.settings.store_url)
+            LOG.info("planner at %s, state in %s", server.url, without_password(server.seat.settings.store_url))
             if server.seat.is_standing_by:
-                print(f"loadmaster planner: standing by at {server.url}: {server.seat.holder} acts", file=sys.stderr)
+                _tell(options, f"loadmaster planner: standing by at {server.url}: {server.seat.holder} acts")
             stop.wait()
     except LoadmasterError as error:
-        print(f"loadmaster planner: {error}", file=sys.stderr)
+        _tell(options, f"loadmaster planner: {error}")
         return 2
     return 0
+
+
+def _tell(options: TelemetryOptions, text: str) -> None:
+    """Say something to who started it; a log of JSON has nothing else in it."""
+    if options.log_format is LogFormat.JSON:
+        LOG.error("%s", text)
+    else:
+        print(text, file=sys.stderr)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -69,6 +80,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--access", type=AccessMode, choices=list(AccessMode), default=AccessMode.LOCAL, help=ACCESS)
     add_tls(parser, serves=True)
     parser.add_argument("--heartbeat-s", type=float, default=0.5, help="how often processes report")
+    add_log_options(parser)
     parser.add_argument("--ready-file", type=Path, help="write url and pid here as JSON once serving")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     return parser.parse_args(argv)

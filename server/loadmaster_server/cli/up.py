@@ -15,6 +15,7 @@ from rich.live import Live
 
 from loadmaster.cli.actors import list_actors
 from loadmaster_flight.spec import RunSpec
+from loadmaster_flight.telemetry import TelemetryOptions
 from loadmaster_flight.wire.control import StreamView
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
@@ -44,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
         size=ClusterSize(loaders=args.loaders, constructors=args.constructors, workers=args.workers),
         host=args.host,
         port=args.port,
+        metrics_port=TelemetryOptions.of(args).metrics_port or 0,
         access=args.access,
     )
     with cluster:
@@ -61,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=0, help="threads of a loader (default: one a core)")
     parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, help="port of the planner (default: a free one)")
+    parser.add_argument(
+        "--metrics-port", type=int, help="first loader's port of GET /metrics; the others take those behind it"
+    )
     parser.add_argument("--state-dir", default=".loadmaster", help="database, cache and logs (default .loadmaster)")
     parser.add_argument("--access", type=AccessMode, choices=list(AccessMode), default=AccessMode.LOCAL, help=ACCESS)
     parser.add_argument("--ready-file", help="write {url, run, pids, sign_in} here as JSON once everything answers")

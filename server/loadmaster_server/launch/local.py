@@ -52,6 +52,8 @@ class LocalCluster:
         state_dir: Holds planner.db, the block cache and `logs/`; one cluster at a time uses it.
         host: A loopback address.
         port: Port of the planner; 0 picks a free one.
+        metrics_port: Where the first loader answers scrapes; the other loaders and then the constructors take the ports
+            behind it. 0: none does. The planner answers them at its own port.
         access: What somebody may do who has not said who they are; with `token`, the processes get one of their own.
 
     Attributes:
@@ -65,10 +67,12 @@ class LocalCluster:
         size: ClusterSize | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        metrics_port: int = 0,
         access: AccessMode = AccessMode.LOCAL,
     ) -> None:
         self.state_dir, self.size = state_dir, size or ClusterSize()
         self._host, self._port, self._access = host, port, access
+        self._metrics_port = metrics_port
         self.token: str | None = None
         self._token_id = ""
         self._members: dict[str, _Member] = {}
@@ -156,9 +160,13 @@ class LocalCluster:
         constructors = [(f"constructor-{i}", "constructor", base) for i in range(self.size.constructors)]
         environment = () if self.token is None else ((TOKEN_VARIABLE, self.token), (TOKEN_FILE_VARIABLE, ""))
         return [
-            ChildSpec(name=name, command=command, args=args, environment=environment)
-            for name, command, args in loaders + constructors
+            ChildSpec(name=name, command=command, args=(*args, *self._metrics_args(i)), environment=environment)
+            for i, (name, command, args) in enumerate([*loaders, *constructors])
         ]
+
+    def _metrics_args(self, number: int) -> tuple[str, str]:
+        """Said in any case: all of them would take the one port that the environment may name."""
+        return "--metrics-port", str(self._metrics_port + number if self._metrics_port else 0)
 
     def _make_token(self) -> None:
         with self._opened_access() as access:

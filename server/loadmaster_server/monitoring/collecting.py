@@ -29,6 +29,7 @@ from . import definitions as d
 
 MAX_STREAMS = 64
 """Of these the ones that opened last are told of."""
+STREAM_STATES = (GenerationState.OPEN, GenerationState.PAUSED, GenerationState.FAILED, GenerationState.ENDED)
 LEAVING, SILENT, LIVE = "leaving", "silent", "live"
 LOG_PARTS = {
     "bodies": ("plan_body_bytes", "plan_bodies"),
@@ -109,7 +110,7 @@ class PlannerCollector:
             (d.RANKS, generation.world_size),
         ):
             readings.add(metric, value, *stream)
-        for state in GenerationState:
+        for state in STREAM_STATES:
             readings.add(d.STATE, float(state is generation.state), *stream, state.value)
         timeline = self._seen.store.schedules.timeline(key.run)
         readings.add(d.REVISION, timeline.at(generation.acknowledged).number, *stream)

@@ -29,7 +29,7 @@ LOOP_SECONDS = counter(
     "loadmaster_plan_loop_seconds", "Seconds of the plan loop by what it did; see docs/live.md.", *S, "state"
 )
 
-SOURCE_TOKENS = gauge("loadmaster_source_tokens", "Likewise, of one source.", *S, "source")
+SOURCE_TOKENS = gauge("loadmaster_source_tokens", "Tokens of one source in all acknowledged steps.", *S, "source")
 SOURCE_WEIGHT = gauge("loadmaster_source_weight_ratio", "Share in force at the newest acknowledged step.", *S, "source")
 LEFT_OUT = counter(
     "loadmaster_source_left_out_samples",

@@ -74,6 +74,7 @@ class PlanLoop:
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
         self._learned: dict[int, EpochCounts] = {}
         self._counters = Counters() if counters is None else counters
+        self._counts = self._counters.of(key.stream_key)
         self._outage = OutageLog(str(key))
         self._paused_at: int | None = None
         self.clock = StageClock(BLOCKED)
@@ -180,9 +181,14 @@ class PlanLoop:
                 check_equal(generation, plan, before)
                 self._commit(planner, plan)
             else:
-                with self.clock.doing(BUSY):
-                    revisions.follow(planner)
-                    self._commit(planner, self._next_plan(planner))
+                self._plan_and_commit(planner, revisions)
+
+    def _plan_and_commit(self, planner: StreamPlanner, revisions: Revisions) -> None:
+        before_s = self.clock.read()[BUSY]
+        with self.clock.doing(BUSY):
+            revisions.follow(planner)
+            self._commit(planner, self._next_plan(planner))
+        self._counts.planning.observe(self.clock.read()[BUSY] - before_s)
 
     def _restore(self, generation: GenerationRecord) -> StreamPlanner:
         start_s = time.monotonic()
@@ -190,6 +196,7 @@ class PlanLoop:
         self._counters.add("restores")
         self._counters.add("restored_steps", num_replanned)
         self._counters.set("last_restore_seconds", time.monotonic() - start_s)
+        self._counts.queue_tokens = _queue_tokens(planner.state())
         return planner
 
     def _replay(self, planner: StreamPlanner) -> StepPlan:
@@ -222,15 +229,22 @@ class PlanLoop:
         state = planner.state()
         record = plan_record(plan, list(state.placed_tokens_S), graph=planner.aggregate(), origins=planner.origins())
         is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
-        checkpoint = state.to_bytes() if is_base else None
+        checkpoint = self._encoded(state) if is_base else None
         verdicts = _verdicts(self.key.stream, planner.new_verdicts())
         self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
         if checkpoint is not None:
             self._counters.add("checkpoints_written")
             self._counters.add("checkpoint_bytes_written", len(checkpoint))
+        self._counts.queue_tokens = _queue_tokens(state)
         self._keep_counts(state)
         self._outage.went_well()
         self._store.bulletin.post(self._topic)
+
+    def _encoded(self, state: PlannerState) -> bytes:
+        start_s = time.monotonic()
+        data = state.to_bytes()
+        self._counters.encoding.observe(time.monotonic() - start_s)
+        return data
 
     def _keep_counts(self, state: PlannerState) -> None:
         """What an epoch of a source held is known when it is planned to its end."""
@@ -269,6 +283,10 @@ def plan_record(
         body=plans_to_bytes([plan]),
         summary=summary,
     )
+
+
+def _queue_tokens(state: PlannerState) -> int:
+    return int(state.queue.tokens_N.sum())
 
 
 def _verdicts(stream: str, rows: Any) -> list[VerdictRecord]:

@@ -4,7 +4,7 @@ from .access import AccessRepository
 from .access_records import AccessAction, Grant, Key, SessionRecord, TokenRecord
 from .bulletin import ACTORS, Bulletin
 from .database import Database, without_password
-from .migration import upgrade
+from .migration import revisions_of, upgrade
 from .planner_lease import PlannerLease, acting_url
 from .records import (
     ActorRecord,
@@ -75,6 +75,7 @@ __all__ = [
     "VerdictKind",
     "VerdictRecord",
     "acting_url",
+    "revisions_of",
     "upgrade",
     "without_password",
 ]

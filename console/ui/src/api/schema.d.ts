@@ -1593,6 +1593,16 @@ export interface components {
             access: components["schemas"]["AccessMode"];
             /** Status */
             status: string;
+            /**
+             * Time
+             * @description By the planner's clock.
+             */
+            time: number;
+            /**
+             * Version
+             * @description Of the planner's package.
+             */
+            version: string;
         };
         /**
          * HeartbeatReply
