@@ -17,7 +17,7 @@ from support.temporary_postgres import Cluster, temporary_postgres, why_not
 settings.register_profile("loadmaster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loadmaster")
 
-TOGETHER = ("tests/console/", "tests/secure/")
+TOGETHER = ("tests/console/", "tests/secure/", "tests/telemetry/")
 """Folders whose tests share something live."""
 SPECIAL_TOKENS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 PROSE = (

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from loadmaster_flight.telemetry.logs import PLACE
 from loadmaster_flight.wire.errors import BadRequestError, InternalError, LoadmasterError, NotFoundError, to_problem
 
 from .faults import describe_faults
@@ -36,7 +37,7 @@ async def problem_answer(request: Request, error: Exception) -> JSONResponse:
     """The answer to one of our errors."""
     assert isinstance(error, LoadmasterError)
     if error.http_status >= 500 and not error.retry:
-        LOG.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
+        LOG.error("%s %s: %s", request.method, request.url.path, error, exc_info=error, extra=_place(request))
     return _problem(error)
 
 
@@ -59,5 +60,10 @@ async def _on_bad_text(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:
-    LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    LOG.error("%s %s failed", request.method, request.url.path, exc_info=error, extra=_place(request))
     return _problem(InternalError(f"{type(error).__name__} in {request.method} {request.url.path}: see the log"))
+
+
+def _place(request: Request) -> dict[str, str]:
+    """What of the path the log has fields for."""
+    return {name: value for name, value in request.path_params.items() if name in PLACE}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from loadmaster_flight.spec import RunSpec
-from loadmaster_flight.telemetry import Histogram
+from loadmaster_flight.telemetry import Histogram, log_fields
 from loadmaster_flight.wire.control import Assignment, StreamProgress
 from loadmaster_flight.wire.errors import (
     BadRequestError,
@@ -311,6 +311,11 @@ class StreamBuilder:
         return window is not None and (window.get(step) is not None or window.is_over(step) or step < window.low)
 
     def _run(self) -> None:
+        a = self.assignment
+        with log_fields(run=a.run, stream=a.stream, generation=a.generation):
+            self._build_until_closed()
+
+    def _build_until_closed(self) -> None:
         pause_s = 0.02
         while self._closed is None:
             try:
@@ -343,7 +348,8 @@ class StreamBuilder:
         if step < self._skip.first:
             until = min(until, self._skip.first)  # of what is left out no plan is needed
         plan = self._feed.get(step, until=max(step + 1, until))
-        built = self._build(plan, spec) if plan is not None else None
+        with log_fields(step=step):
+            built = self._build(plan, spec) if plan is not None else None
         with self._changed:
             if built is not None:
                 window.put(built)

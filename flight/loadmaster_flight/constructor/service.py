@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from .acknowledgement import Acknowledgement
 from .builder import StreamBuilder
 from .engine import ConstructorEngine
 
+LOG = logging.getLogger(__name__)
 Message = tuple[pa.RecordBatch, bytes]
 
 
@@ -55,6 +57,7 @@ class ConstructorService(FlightService):
         right = verify_as(RankTicket, ticket, self._ticket_key())
         builder = self._engine.reader(right)
         builder.open(right.rank, right.first_step)
+        LOG.debug("rank %d reads from step %d on", right.rank, right.first_step, extra=_place(right, right.first_step))
         schema = builder.schema_at(right.rank, right.first_step, timeout_s=BEAT_S)
         return fl.GeneratorStream(schema, guarded(self._messages(builder, right, schema), self.refuse))
 
@@ -77,6 +80,8 @@ class ConstructorService(FlightService):
         if not isinstance(ticket, RankTicket):
             raise BadRequestError(f"an acknowledgement must have a RankTicket, got a {type(ticket).__name__}")
         self._engine.reader(ticket).acknowledge(ticket.rank, word)
+        if word.is_leaving:
+            LOG.info("rank %d closed its stream at step %d", ticket.rank, word.step, extra=_place(ticket, word.step))
         return {}
 
     def _messages(self, builder: StreamBuilder, ticket: RankTicket, schema: pa.Schema) -> Iterator[Message]:
@@ -104,3 +109,9 @@ class ConstructorService(FlightService):
             yield batch, frame.pack()
             step = builder.after(step)
         yield mark(FrameFlag.WINDOW_END, step)
+
+
+def _place(ticket: RankTicket, step: int) -> dict[str, object]:
+    """For the log."""
+    place = {"run": ticket.run, "stream": ticket.stream, "generation": ticket.generation}
+    return {**place, "rank": ticket.rank, "step": step}

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.flight as fl
 
+from ..telemetry import log_fields
 from ..wire.actions import Action
 from ..wire.control import HeartbeatReply, VerdictReport
 from ..wire.errors import BadRequestError, MovedError
@@ -116,7 +117,7 @@ class LoaderService(FlightService):
                 f"got {ticket.rows_per_lane} and {len(ticket.cursors)}"
             )
         rows_per_lane = min(ticket.rows_per_lane, max(1, MAX_ROWS // len(ticket.cursors)))
-        with self._measures.place(), self._runs.using(ticket.run) as engine:
+        with self._measures.place(), log_fields(run=ticket.run), self._runs.using(ticket.run) as engine:
             self._count(measures=1)
             return engine.measure(ticket.source, ticket.epoch, ticket.cursors, rows_per_lane)
 
@@ -128,8 +129,9 @@ class LoaderService(FlightService):
                 if self.draining.is_set():
                     raise MovedError(f"loader {self.address} is stopping: resolve again")
                 # One step at a time: a stream holds the pixels of the step it sends, and of no other.
-                pieces = engine.materialize([plan], dp_ranks=ticket.dp_ranks, encoder_ranks=ticket.encoder_ranks)
-                self._report_masked(ticket, plan, pieces)
+                with log_fields(run=ticket.run, stream=ticket.stream, generation=ticket.generation, step=plan.step):
+                    pieces = engine.materialize([plan], dp_ranks=ticket.dp_ranks, encoder_ranks=ticket.encoder_ranks)
+                    self._report_masked(ticket, plan, pieces)
                 self._count(steps_sent=1, bytes_sent=pieces.nbytes)
                 yield from messages(pieces)
 

@@ -115,10 +115,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Called by the connection's own thread: a slow handshake holds nobody else up."""
-        if self.tls.is_serving:
-            request.settimeout(REQUEST_S)
-            request = self.tls.server_context().wrap_socket(request, server_side=True)
-        super().finish_request(request, client_address)
+        if not self.tls.is_serving:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(REQUEST_S)
+        with self.tls.server_context().wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that breaks off, or speaks no TLS."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from loadmaster_flight.telemetry import log_fields
 from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, NotFoundError, RunPausedError
 from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
@@ -100,6 +101,10 @@ class PlanLoop:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        with log_fields(run=self.key.run, stream=self.key.stream, generation=self.key.generation):
+            self._plan_until_over()
+
+    def _plan_until_over(self) -> None:
         try:
             while not self._stop.is_set() and not self._store.bulletin.is_closed:
                 try:
@@ -185,7 +190,7 @@ class PlanLoop:
 
     def _plan_and_commit(self, planner: StreamPlanner, revisions: Revisions) -> None:
         before_s = self.clock.read()[BUSY]
-        with self.clock.doing(BUSY):
+        with self.clock.doing(BUSY), log_fields(step=planner.step):
             revisions.follow(planner)
             self._commit(planner, self._next_plan(planner))
         self._counts.planning.observe(self.clock.read()[BUSY] - before_s)
