@@ -36,7 +36,7 @@ READS = [needs(Role.VIEWER)]
 AsEditor = Annotated[Principal, needs(Role.EDITOR)]
 AsPublisher = Annotated[Principal, needs(Role.PUBLISHER)]
 IfMatch = Annotated[str | None, Header()]
-_TAG = re.compile(r'"(\d{1,9})"')
+_TAG = re.compile(r'"(\d{1,15})"')
 
 
 def schedule_routes(schedules: ScheduleService) -> APIRouter:

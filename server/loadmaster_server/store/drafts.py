@@ -59,7 +59,8 @@ class DraftRepository:
             if row is None:
                 row = DraftRow(run=run, author=author)
                 session.add(row)
-            row.base, row.version, row.updated_at = base, found + 1, time.time()
+            row.base, row.updated_at = base, time.time()
+            row.version = max(found + 1, int(row.updated_at * 1000))
             row.schedule = schedule.model_dump(mode="json")
             return _record(row)
 

@@ -143,7 +143,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftRecord:
-    """What an author is about to publish. `version` counts its changes from 1."""
+    """What an author is about to publish.
+
+    `version` grows with every change, also over drafts that were published or thrown away: it is the change's time in
+    milliseconds since 1970.
+    """
 
     author: str
     base: int

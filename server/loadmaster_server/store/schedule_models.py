@@ -14,7 +14,7 @@ NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 class DraftRow(Base):
-    """What an author is about to publish, and the revision that it was made from. `version` counts its changes."""
+    """What an author is about to publish, and the revision that it was made from. `version` grows with every change."""
 
     __tablename__ = "drafts"
     run: Mapped[str] = mapped_column(NAME, ForeignKey("runs.name", ondelete="CASCADE"), primary_key=True)
