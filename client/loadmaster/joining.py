@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -41,8 +40,11 @@ def find_run(planner: PlannerClient, options: JoinOptions, stop: threading.Event
     return names[0]
 
 
-def join(planner: PlannerClient, run: str, options: JoinOptions, stop: threading.Event) -> JoinReply:
+def join(planner: PlannerClient, run: str, options: JoinOptions, stop: threading.Event, *, nonce: str) -> JoinReply:
     """Join and wait until every rank has.
+
+    Args:
+        nonce: A random word of this attempt, which tickets are asked for with.
 
     Raises:
         DeadlineError: Not open within `timeout_s`; names rank, step and the ranks that are missing.
@@ -51,7 +53,7 @@ def join(planner: PlannerClient, run: str, options: JoinOptions, stop: threading
     request = JoinRequest(
         rank=options.rank,
         world_size=options.world_size,
-        nonce=secrets.token_hex(8),
+        nonce=nonce,
         step=options.step,
         parent=options.parent,
         coords=dict(options.coords),

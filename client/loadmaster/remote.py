@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ class RemoteFeed:
         self._ready: deque[FeedItem] = deque()
         self._failure: LoadmasterError | None = None
         self._is_over, self._is_suspect = False, False
+        self._nonce = secrets.token_hex(8)
         self._info: JoinReply | None = None
         self._source_names: list[str] = []
         self._run_name = options.run or ""
@@ -162,7 +164,7 @@ class RemoteFeed:
 
     def _join(self) -> None:
         self._run_name = find_run(self._planner, self._options, self._stop)
-        info = join(self._planner, self._run_name, self._options, self._stop)
+        info = join(self._planner, self._run_name, self._options, self._stop, nonce=self._nonce)
         with self._changed:
             self._skip = Skip.of(info.skip)
             self._info, self._position, self._waiting_for = info, self._skip.past(info.first_step), "the first batch"
@@ -216,7 +218,12 @@ class RemoteFeed:
 
     def _ticket(self) -> TicketReply:
         assert self._info is not None
-        request = TicketRequest(generation=self._info.generation, rank=self._options.rank, first_step=self._position)
+        request = TicketRequest(
+            generation=self._info.generation,
+            rank=self._options.rank,
+            first_step=self._position,
+            nonce=self._nonce,
+        )
         path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
         return self._planner.post(path, request, TicketReply)
 

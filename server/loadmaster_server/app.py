@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 from loadmaster_console import ConsolePages
 from loadmaster_flight.wire.http import API
 
-from .access import AccessService, access_routes, add_refusal_handlers
+from .access import AccessService, BodyLimit, access_routes, add_refusal_handlers
 from .actors import ActorService, actor_routes
 from .ledger import LedgerService, ledger_routes
 from .live import Around, LiveService, LiveWatch, live_routes
 from .monitoring import PlannerCollector, Seen, metrics_routes
 from .planning.warming import Warming
 from .plans import Counters, GraphService, PlanService, PlanSupervisor, Retention, plan_routes
-from .problems import add_problem_handlers, problem_answer
+from .problems import add_problem_handlers, problem_answer, refused_body
 from .runs import JoinService, RankWatch, RunService, TicketOffice, run_routes
 from .schedules import ScheduleService, schedule_routes
 from .settings import PlannerSettings
@@ -134,4 +134,5 @@ def create_app(planner: Planner) -> FastAPI:
     app.include_router(api)
     app.include_router(metrics_routes(planner.metrics.read))
     app.add_middleware(ConsolePages)
+    app.add_middleware(BodyLimit, access=planner.access, answer=refused_body)
     return app

@@ -41,6 +41,11 @@ async def problem_answer(request: Request, error: Exception) -> JSONResponse:
     return _problem(error)
 
 
+async def refused_body(request: Request, error: LoadmasterError, status: int) -> JSONResponse:
+    """The answer to a body that is not read."""
+    return _problem(error, status)
+
+
 async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return _problem(BadRequestError(describe_faults(error.errors())))

@@ -18,6 +18,7 @@ from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import (
     BadRequestError,
     DataError,
+    ForbiddenError,
     GoneError,
     LoadmasterError,
     MeshError,
@@ -168,7 +169,7 @@ def test_stream_when_every_rank_acknowledged_a_step_then_it_is_gone(serve: Calla
     [
         ({"generation": 0}, GoneError),
         ({"generation": 2}, NotReadyError),
-        ({"rank": 7}, MovedError),
+        ({"rank": 7}, ForbiddenError),
         ({"stream": "eval"}, MovedError),
         ({"expires_at": 1.0}, UnauthenticatedError),
     ],
@@ -340,15 +341,14 @@ def test_ack_when_the_body_is_wrong_then_it_is_refused(body: dict[str, object], 
         peer.action(Action.ACK, body)
 
 
-def test_actions_when_asked_then_health_and_stats_answer_and_drain_refuses_new_streams(
+def test_actions_when_asked_then_health_says_when_it_ends_and_new_streams_are_refused(
     serve: Callable[..., tuple],
 ) -> None:
     _, process = serve()
     next(messages(process, ticket()))
     with FlightPeer(process.service.address) as peer:
         assert peer.action(Action.HEALTH) == {"status": "ok"}
-        assert peer.action(Action.STATS)["steps_built"] >= 1
-        peer.action(Action.DRAIN)
+        process.service.draining.set()
         assert peer.action(Action.HEALTH) == {"status": "draining"}
         with pytest.raises(UnavailableError, match="shutting down"):
             peer.open(sign(ticket(), KEY), timeout_s=PATIENCE_S)

@@ -19,6 +19,7 @@ from loadmaster_flight.wire.errors import (
     BadRequestError,
     BusyError,
     ConflictError,
+    ForbiddenError,
     MovedError,
     NotFoundError,
     NotReadyError,
@@ -232,7 +233,7 @@ def test_stream_when_ticket_is_forged_or_of_another_kind_is_refused(make_bench: 
     rank = RankTicket(
         run=RUN, stream="train", generation=1, rank=0, first_step=0, last_step=1, expires_at=time.time() + 60
     )
-    with pytest.raises(BadRequestError, match="got a RankTicket"):
+    with pytest.raises(ForbiddenError, match="got a RankTicket"):
         bench.read(rank)
 
 
@@ -293,8 +294,8 @@ def test_actions_when_draining_say_so_and_refuse_new_streams(make_bench: Any) ->
     bench = make_bench()
     assert bench.peer.action(Action.HEALTH) == {"status": "ok"}
     bench.measure(0, 3, 5)
-    assert bench.peer.action(Action.STATS)["measures"] == 1
-    assert bench.peer.action(Action.DRAIN) == {}
+    assert bench.loader.service.stats()["measures"] == 1
+    bench.loader.service.draining.set()
     assert bench.peer.action(Action.HEALTH) == {"status": "draining"}
     with pytest.raises(MovedError, match="stopping"):
         bench.measure(0, 3, 5)

@@ -10,7 +10,7 @@ import pytest
 from support.secured import Secured, secured
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Iterator[Secured]:
     """Planner, loader and constructor with TLS and tokens."""
     with secured(tmp_path_factory.mktemp("secured"), tokenizer_file) as plane:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,21 +15,7 @@ from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_server.access import Role
 from loadmaster_server.certificates import make_certificates
 from support.commands import wait_until
-from support.secured import NAMES, RUN, Secured, secured
-
-
-def _steps(plane: Secured, num_steps: int, **more: Any) -> list[list[int]]:
-    """What both ranks get."""
-    certificates = plane.certificates
-    paths = {"tls_cert": certificates / "trainer.pem", "tls_key": certificates / "trainer.key"}
-
-    def read(rank: int) -> list[int]:
-        options: dict[str, Any] = {"rank": rank, "world_size": 2, "framework": "numpy", "timeout_s": 30} | more
-        with loadmaster.connect(plane.url, run=RUN, tls_ca=certificates / "ca.pem", **paths, **options) as stream:
-            return [next(stream).step for _ in range(num_steps)]
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(read, range(2)))
+from support.secured import NAMES, RUN, Secured, secured, steps
 
 
 @pytest.fixture
@@ -42,15 +26,15 @@ def as_trainer(plane: Secured, monkeypatch: pytest.MonkeyPatch) -> Secured:
     return plane
 
 
-def test_ranks_when_all_speak_tls_then_they_train(as_trainer: Secured) -> None:
-    assert _steps(as_trainer, 3) == [[0, 1, 2]] * 2
+def test_ranks_when_all_speak_tls_then_they_train(plane: Secured) -> None:
+    assert steps(plane, 3) == [[0, 1, 2]] * 2
 
 
 def test_ranks_when_callers_need_certificates_then_who_has_one_trains_and_who_has_none_does_not(
     tmp_path: Path, tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with secured(tmp_path, tokenizer_file, is_mutual=True) as plane:
-        assert _steps(plane, 2) == [[0, 1]] * 2
+        assert steps(plane, 2) == [[0, 1]] * 2
         bare = PlannerClient(plane.url, tls=plane.tls(cert=None, key=None), token=plane.token("x", Role.VIEWER))
         with pytest.raises((UnauthenticatedError, UnavailableError)):
             bare.request("GET", "/runs")
@@ -106,7 +90,7 @@ def test_token_when_it_is_replaced_in_its_file_then_processes_go_on_with_the_new
     wait_until(lambda: bool(_last_used(plane, "successors")), what="the new token to be used", timeout_s=20)
     heard_of = {link.actor_id for link in (plane.loader.link, plane.constructor.link)}
     wait_until(lambda: _fresh(plane) == heard_of, what="both processes to be heard of", timeout_s=20)
-    assert _steps(plane, 2) == [[0, 1]] * 2
+    assert steps(plane, 2) == [[0, 1]] * 2
 
 
 def _last_used(plane: Secured, name: str) -> float | None:

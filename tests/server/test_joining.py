@@ -21,6 +21,7 @@ from loadmaster_flight.wire.control import (
 from loadmaster_flight.wire.errors import (
     BadRequestError,
     ConflictError,
+    ForbiddenError,
     GoneError,
     MeshError,
     NotFoundError,
@@ -40,8 +41,9 @@ def cluster(make_cluster: Callable[..., Cluster], make_run: Callable[..., Create
     return cluster
 
 
-def _ticket(cluster: Cluster, rank: int = 0, first_step: int = 0, generation: int = 0) -> TicketReply:
-    request = TicketRequest(generation=generation, rank=rank, first_step=first_step)
+def _ticket(cluster: Cluster, rank: int = 0, first_step: int = 0, generation: int = 0, word: str = "n") -> TicketReply:
+    """As the rank that joined with a word."""
+    request = TicketRequest(generation=generation, rank=rank, first_step=first_step, nonce=f"{word}{rank}")
     return cluster.client.post("/runs/run/streams/train/tickets", request, TicketReply)
 
 
@@ -158,7 +160,7 @@ def test_join_when_the_rank_closed_its_stream_before_then_the_others_may_read_on
     until_s = time.monotonic() + 3.0
     while time.monotonic() < until_s:
         assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
-    assert _ticket(cluster, rank=1, first_step=2).address == constructor.address
+    assert _ticket(cluster, rank=1, first_step=2, word="a").address == constructor.address
 
 
 def test_stream_view_when_a_rank_is_silent_then_it_is_named_with_when_it_was_seen(cluster: Cluster) -> None:
@@ -284,6 +286,8 @@ def test_ticket_when_wrong_then_refused(cluster: Cluster) -> None:
         _ticket(cluster, rank=1)
     with pytest.raises(NotFoundError, match="generation 9"):
         _ticket(cluster, generation=9)
+    with pytest.raises(ForbiddenError, match="rank 0 of run/train generation 0 joined with another nonce"):
+        _ticket(cluster, word="x")
     cluster.open(word="b")
     with pytest.raises(GoneError):
         _ticket(cluster, generation=0)
@@ -303,6 +307,6 @@ def test_ticket_when_tp_mode_is_broadcast_then_only_tp_0_gets_one(
     reply = cluster.join(rank=1, world_size=2, nonce="a1")
     assert (reply.tp_mode, reply.fetches, reply.coords["tp"]) == ("broadcast", False, 1)
     with pytest.raises(BadRequestError, match=r"rank must be of tp 0 where mesh\.tp_mode is broadcast, got rank 1"):
-        _ticket(cluster, rank=1)
+        _ticket(cluster, rank=1, word="a")
     with pytest.raises(NotReadyError, match="no constructor is there yet"):
-        _ticket(cluster, rank=0)
+        _ticket(cluster, rank=0, word="a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import loadmaster
 from loadmaster_flight.constructor.process import ConstructorProcess
 from loadmaster_flight.loader.process import LoaderProcess
 from loadmaster_flight.spec import load_run_spec
@@ -25,6 +27,7 @@ from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import register_run
 from loadmaster_server.serving import PlannerServer
 from loadmaster_server.settings import PlannerSettings
+from loadmaster_server.store import StreamKey
 
 RUN = "secured"
 WORDS = ["the", "loader", "reads", "every", "manifest", "and", "balances", "the", "weight", "over", "the", "hold"]
@@ -92,6 +95,30 @@ def secured(folder: Path, tokenizer: Path, *, is_mutual: bool = False) -> Iterat
         plane = Secured(folder=folder, certificates=certificates, server=server, loader=loader, constructor=constructor)
         _create_run(plane, tokenizer)
         yield plane
+
+
+def steps(plane: Secured, num_steps: int) -> list[list[int]]:
+    """Which steps both ranks get, as trainers with a token and a certificate of their own."""
+    own = {"LOADMASTER_TOKEN_FILE": "", "LOADMASTER_TOKEN": plane.token("trainer", Role.PROCESS)}
+    tls = plane.tls()
+
+    def read_rank(rank: int) -> list[int]:
+        with loadmaster.connect(
+            plane.url, run=RUN, rank=rank, world_size=2, framework="numpy", timeout_s=30,
+            tls_ca=tls.ca, tls_cert=tls.cert, tls_key=tls.key,
+        ) as stream:  # fmt: skip
+            return [next(stream).step for _ in range(num_steps)]
+
+    with patch.dict(os.environ, own), ThreadPoolExecutor(2) as pool:
+        return list(pool.map(read_rank, range(2)))
+
+
+def read(plane: Secured, num_steps: int) -> int:
+    """Have both ranks read some steps; returns the generation that they opened."""
+    steps(plane, num_steps)
+    newest = plane.server.planner.store.generations.newest(StreamKey(run=RUN, stream="train"))
+    assert newest is not None
+    return newest.key.generation
 
 
 def _create_run(plane: Secured, tokenizer: Path) -> None:

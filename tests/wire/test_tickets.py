@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadmaster_flight.wire.errors import BadRequestError, UnauthenticatedError
+from loadmaster_flight.wire.errors import BadRequestError, ForbiddenError, UnauthenticatedError
 from loadmaster_flight.wire.tickets import (
     MAX_TICKET_BYTES,
     MaterializeTicket,
@@ -105,6 +105,11 @@ def test_verify_when_expired_then_the_error_can_be_told_from_a_forgery() -> None
     assert verify(sign(rank_ticket(expires_at=10.0), KEY), KEY, now_s=9.5)
 
 
+def test_verify_when_there_is_none_then_it_is_as_if_nobody_asked() -> None:
+    with pytest.raises(UnauthenticatedError, match="there is no ticket"):
+        verify(b"", KEY)
+
+
 def test_verify_when_signed_with_another_key_then_it_is_refused() -> None:
     with pytest.raises(UnauthenticatedError, match="signature"):
         verify(sign(rank_ticket(), b"another"), KEY)
@@ -116,7 +121,7 @@ def test_verify_when_too_long_then_it_is_refused_unread() -> None:
 
 
 def test_verify_as_when_of_another_kind_then_both_kinds_are_named() -> None:
-    with pytest.raises(BadRequestError, match="expected a MeasureTicket, got a RankTicket"):
+    with pytest.raises(ForbiddenError, match="expected a MeasureTicket, got a RankTicket"):
         verify_as(MeasureTicket, sign(rank_ticket(), KEY), KEY)
 
 

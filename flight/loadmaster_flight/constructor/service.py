@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from loadmaster_flight.wire.actions import Action
-from loadmaster_flight.wire.errors import BadRequestError, UnavailableError
+from loadmaster_flight.wire.errors import UnavailableError
 from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
-from loadmaster_flight.wire.tickets import RankTicket, verify, verify_as
+from loadmaster_flight.wire.tickets import RankTicket, verify_as
 from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.watchdog import BEAT_S
 
@@ -65,20 +65,13 @@ class ConstructorService(FlightService):
         match action:
             case Action.HEALTH:
                 return {"status": "draining" if self.draining.is_set() else "ok"}
-            case Action.STATS:
-                return self._engine.stats()
             case Action.ACK:
                 return self._acknowledge(body)
-            case Action.DRAIN:
-                self.draining.set()
-                return {}
 
     def _acknowledge(self, body: dict[str, Any]) -> dict[str, Any]:
         word = Acknowledgement.of(body)
         # A step may take longer than a ticket lives; one that was valid is proof enough of who acknowledges.
-        ticket = verify(bytes.fromhex(word.ticket_hex), self._ticket_key(), now_s=0.0)
-        if not isinstance(ticket, RankTicket):
-            raise BadRequestError(f"an acknowledgement must have a RankTicket, got a {type(ticket).__name__}")
+        ticket = verify_as(RankTicket, bytes.fromhex(word.ticket_hex), self._ticket_key(), now_s=0.0)
         self._engine.reader(ticket).acknowledge(ticket.rank, word)
         if word.is_leaving:
             LOG.info("rank %d closed its stream at step %d", ticket.rank, word.step, extra=_place(ticket, word.step))

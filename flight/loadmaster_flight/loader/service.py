@@ -16,7 +16,7 @@ import pyarrow.flight as fl
 from ..telemetry import log_fields
 from ..wire.actions import Action
 from ..wire.control import HeartbeatReply, VerdictReport
-from ..wire.errors import BadRequestError, MovedError
+from ..wire.errors import BadRequestError, ForbiddenError, MovedError
 from ..wire.flight import FlightService, guarded
 from ..wire.http import PlannerClient, retrying
 from ..wire.schemas import METADATA, PIECES, SHOWN
@@ -79,17 +79,12 @@ class LoaderService(FlightService):
         if isinstance(opened, MaterializeTicket):
             _check(opened)
             return fl.GeneratorStream(PIECES, guarded(self._materialize(opened), self.refuse))
-        raise BadRequestError(f"a loader serves measure, materialize and show tickets, got a {type(opened).__name__}")
+        raise ForbiddenError(f"a loader serves measure, materialize and show tickets, got a {type(opened).__name__}")
 
     def act(self, action: Action, body: dict[str, Any]) -> dict[str, Any]:
         """Run an action; see `FlightService`."""
         if action is Action.HEALTH:
             return {"status": "draining" if self.draining.is_set() else "ok"}
-        if action is Action.STATS:
-            return self.stats()
-        if action is Action.DRAIN:
-            self.draining.set()
-            return {}
         raise BadRequestError(f"a loader has no action {action.value!r}")
 
     def follow(self, desired: HeartbeatReply) -> None:

@@ -8,12 +8,13 @@ from enum import StrEnum
 class Action(StrEnum):
     """Every action takes and returns one JSON object, is idempotent and answers within five seconds.
 
-    HEALTH: {} -> {status}. STATS: {} -> counters. ACK: {ticket_hex, step} -> {}: this rank has consumed steps < step;
-    with is_leaving: true it closes its stream.
-    DRAIN: {} -> {}: take no new work.
+    HEALTH: {} -> {status}, for everybody. ACK: {ticket_hex, step} -> {}: this rank has consumed steps < step; with
+    is_leaving: true it closes its stream. What a process counts goes to the planner with its heartbeats, and what it is
+    to do comes back with them: no action of its own is needed for either, and nobody else could ask for it.
     """
 
     HEALTH = "health"
-    STATS = "stats"
     ACK = "ack"
-    DRAIN = "drain"
+
+
+MAX_ACTION_BYTES = 256 << 10

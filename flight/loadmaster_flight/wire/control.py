@@ -411,9 +411,12 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketRequest:
+    """A rank asks for its next window. `nonce`: the one that it joined the generation with; nobody else has it."""
+
     generation: int
     rank: int
     first_step: int
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import logging
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -18,12 +20,15 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from .actions import Action
+from .actions import MAX_ACTION_BYTES, Action
 from .addresses import address_at, host_of, is_loopback, location_of, refuse_plain
 from .detours import detour_of
 from .errors import BadRequestError, InternalError, LoadmasterError, from_flight, to_flight
 from .tls import Tls, check_listening, tls_of_environment
 
+LOG = logging.getLogger(__name__)
+WHO_MAY_NOT = ("UNAUTHENTICATED", "FORBIDDEN")
+TELL_EVERY_S = 60.0
 CLIENT_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 << 20),
@@ -124,6 +129,7 @@ class FlightService(fl.FlightServerBase):
         self.draining = threading.Event()
         self._refusals: Counter[str] = Counter()
         self._refusal_lock = threading.Lock()
+        self._told_s: dict[str, float] = {}
 
     @property
     def address(self) -> str:
@@ -146,6 +152,10 @@ class FlightService(fl.FlightServerBase):
         try:
             if action.type not in {a.value for a in Action}:
                 raise BadRequestError(f"action must be one of {[a.value for a in Action]}, got {action.type!r}")
+            if action.body and len(action.body) > MAX_ACTION_BYTES:
+                raise BadRequestError(
+                    f"the body of an action must have at most {MAX_ACTION_BYTES} bytes, got {len(action.body)}"
+                )
             body = json.loads(action.body.to_pybytes() or b"{}") if action.body else {}
             if not isinstance(body, dict):
                 raise BadRequestError(f"the body of action {action.type!r} must be a JSON object")
@@ -162,10 +172,21 @@ class FlightService(fl.FlightServerBase):
     def refuse(self, error: Exception) -> Exception:
         """What a caller gets to see of an error; counted by its code. Any thread may call it."""
         code = error.code if isinstance(error, LoadmasterError) else InternalError.code
+        now_s = time.monotonic()
         with self._refusal_lock:
             self._refusals[code] += 1
+            is_told = code in WHO_MAY_NOT and now_s - self._told_s.get(code, -TELL_EVERY_S) >= TELL_EVERY_S
+            if is_told:
+                self._told_s[code] = now_s
+        if is_told:
+            LOG.warning("refused a caller, %s: %s (told once a minute, counted always)", code, error)
         told: Exception = to_flight(error)
         return told
+
+    def refused_callers(self) -> int:
+        """How many calls came from who had no good ticket for what they asked for."""
+        refusals = self.refusals()
+        return sum(refusals.get(code, 0) for code in WHO_MAY_NOT)
 
     def refusals(self) -> dict[str, int]:
         """How many calls and streams ended with an error, by its code."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from .errors import BadRequestError, UnauthenticatedError
+from .errors import BadRequestError, ForbiddenError, UnauthenticatedError
 
 VERSION = 1
 MAX_TICKET_BYTES = 64 << 10
@@ -122,8 +122,10 @@ def verify(data: bytes, key: bytes, *, now_s: float | None = None) -> Ticket:
 
     Raises:
         BadRequestError: Not a ticket, or of another version.
-        UnauthenticatedError: Forged or expired.
+        UnauthenticatedError: There is none, or it is forged or expired.
     """
+    if not data:
+        raise UnauthenticatedError("there is no ticket: get one from the planner")
     if not _TAG_BYTES + 2 < len(data) <= MAX_TICKET_BYTES:
         raise BadRequestError(f"a ticket must have {_TAG_BYTES + 3} to {MAX_TICKET_BYTES} bytes, got {len(data)}")
     body, tag = data[:-_TAG_BYTES], data[-_TAG_BYTES:]
@@ -162,9 +164,13 @@ def _is_of(hint: Any, value: Any) -> bool:
     return isinstance(value, hint)
 
 
-def verify_as(cls: type[T], data: bytes, key: bytes) -> T:
-    """`verify`, and refuse any other kind of ticket."""
-    ticket = verify(data, key)
+def verify_as(cls: type[T], data: bytes, key: bytes, *, now_s: float | None = None) -> T:
+    """`verify`, and refuse any other kind of ticket.
+
+    Raises:
+        ForbiddenError: It is a ticket for something else.
+    """
+    ticket = verify(data, key, now_s=now_s)
     if not isinstance(ticket, cls):
-        raise BadRequestError(f"expected a {cls.__name__}, got a {type(ticket).__name__}")
+        raise ForbiddenError(f"expected a {cls.__name__}, got a {type(ticket).__name__}")
     return ticket

@@ -1,5 +1,6 @@
 """Who may do what: tokens, browser sessions, one-time sign-in links, and the declaration that every route makes."""
 
+from .bodies import BodyLimit
 from .needs import Needs, needs
 from .principal import AccessMode, Principal, Role, author_of, is_name
 from .refusing import add_refusal_handlers
@@ -10,6 +11,7 @@ from .service import AccessService, sign_in_link
 __all__ = [
     "AccessMode",
     "AccessService",
+    "BodyLimit",
     "Name",
     "Needs",
     "Principal",

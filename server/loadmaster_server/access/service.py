@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from loadmaster_flight.wire.errors import BadRequestError, ForbiddenError, NotFoundError, UnauthenticatedError
 
 from ..store import AccessRepository, Grant, Key, SessionRecord, TokenRecord
+from .attempts import Attempts
 from .caller import Caller, caller_of, check_csrf, check_host, check_site
 from .keys import Kind, key_of, new_secret
 from .principal import NAME_PATTERN, RESERVED, UNKNOWN, AccessMode, Principal, Role
@@ -50,6 +51,7 @@ class AccessService:
     def __init__(self, access: AccessRepository, mode: AccessMode) -> None:
         self._access, self.mode = access, mode
         self.refusals = RefusalLog(access)
+        self._attempts = Attempts()
         self._remembered: dict[str, tuple[float, Principal]] = {}
         self._lock = threading.Lock()
 
@@ -60,14 +62,26 @@ class AccessService:
             UnauthenticatedError, ForbiddenError: As `Needs` says.
         """
         caller = caller_of(request)
-        who = self._recall(caller)
-        if who is None:
-            who = await run_in_threadpool(self._identify, caller)
+        who = await self._who(caller)
         request.state.principal = who
         self._check(caller, who)
         if not who.has_any(*roles):
             raise _refused(caller, who, roles)
         return who
+
+    async def require_known(self, request: Request) -> None:
+        """Refuse who may do nothing here, before what they send is read; called in the event loop.
+
+        Raises:
+            UnauthenticatedError: They may not.
+        """
+        caller = caller_of(request)
+        if not (await self._who(caller)).roles:
+            raise UnauthenticatedError(f"{caller.target} needs a name: {HOW}")
+
+    async def _who(self, caller: Caller) -> Principal:
+        who = self._recall(caller)
+        return await run_in_threadpool(self._identify, caller) if who is None else who
 
     def create_token(
         self, name: str, roles: Sequence[Role], *, by: str, expires_in_s: float | None = None
@@ -107,7 +121,16 @@ class AccessService:
 
         Raises:
             UnauthenticatedError: The code was used, the token revoked, or either is too old or was never handed out.
+            BusyError: Too many attempts have failed from where this one comes.
         """
+        self._attempts.check(caller.address)
+        try:
+            return self._signed_in(caller, code, token)
+        except UnauthenticatedError:
+            self._attempts.note(caller.address)
+            raise
+
+    def _signed_in(self, caller: Caller, code: str | None, token: str | None) -> Opened:
         opened_with, expires_at = None, time.time() + SESSION_S
         if code is not None:
             grant = self._taken(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from loadmaster_flight.wire.control import TicketReply, TicketRequest
-from loadmaster_flight.wire.errors import BadRequestError, GoneError, NotReadyError
+from loadmaster_flight.wire.errors import BadRequestError, ForbiddenError, GoneError, NotReadyError
 from loadmaster_flight.wire.tickets import RankTicket, sign
 
 from ..store import GenerationKey, GenerationRecord, Store, StreamKey
@@ -28,11 +28,15 @@ class TicketOffice:
             NotFoundError: There is no such generation.
             BadRequestError: Rank or step are not of the generation, or the rank does not fetch; names the field.
             GoneError: The generation is fenced, or all ranks are past that step.
+            ForbiddenError: It is not the rank that asks.
             NotReadyError: No constructor is there that serves the rank.
         """
         place = GenerationKey(run=key.run, stream=key.stream, generation=request.generation)
         generation = self._store.generations.unfenced(place)
         _check(generation, request)
+        joined = self._store.generations.joined_as(key, request.rank, request.nonce)
+        if joined is None or joined.key != place:
+            raise ForbiddenError(f"rank {request.rank} of {place} joined with another nonce: a ticket is for that rank")
         coords = coords_of(generation.mesh, request.rank)
         if not self._store.runs.definition(key.run).spec.mesh.fetches(coords):
             raise BadRequestError(f"rank must be of tp 0 where mesh.tp_mode is broadcast, got rank {request.rank}")
