@@ -18,15 +18,38 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.fixture(scope="module")
-def spec_reference() -> ModuleType:
-    """The script that writes the reference of the run spec."""
-    place = importlib.util.spec_from_file_location("spec_reference", DOCS / "site/spec_reference.py")
+def _script(name: str) -> ModuleType:
+    """One of the scripts that write pages of the reference."""
+    place = importlib.util.spec_from_file_location(name, DOCS / f"site/{name}.py")
     assert place is not None
     assert place.loader is not None
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def spec_reference() -> ModuleType:
+    """The script that writes the reference of the run spec."""
+    return _script("spec_reference")
+
+
+@pytest.fixture(scope="module")
+def metrics_reference() -> ModuleType:
+    """The script that writes the reference of metrics."""
+    return _script("metrics_reference")
+
+
+def test_metrics_reference_when_generated_anew_then_the_same(metrics_reference: ModuleType) -> None:
+    text = (DOCS / "reference/metrics.md").read_text("utf-8")
+    assert metrics_reference.page() == text, "stale: python docs/site/metrics_reference.py"
+
+
+def test_metrics_when_defined_then_each_name_is_its_own_and_each_label_explained(metrics_reference: ModuleType) -> None:
+    names = [metric.name for metric in metrics_reference.all_metrics()]
+    assert len(names) == len(set(names)) > 90
+    assert all(re.fullmatch(r"loadmaster_[a-z][a-z_]*[a-z]", name) for name in names)
+    assert metrics_reference.unlabelled() == []
 
 
 def test_run_spec_reference_when_generated_anew_then_the_same(spec_reference: ModuleType) -> None:

@@ -22,7 +22,7 @@ from loadmaster_server.launch import ClusterSize, LocalCluster
 from support.scraped import Scraped, scrape
 from support.synthetic import wait_for
 
-STEPS, BAD_EVERY, ROWS = 24, 40, 1200
+STEPS, BAD_EVERY, ROWS = 12, 20, 600
 WORDS = ("loader", "manifest", "balance", "weight", "hold", "cargo", "flight", "deck")
 
 
@@ -80,6 +80,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Ite
         },
         "mixture": {"weights": {"web": 3, "code": 1}},
         "batch": {"seq_len": 256, "microbatches": 4},
+        "budgets": {"plan_ahead": 16, "bind_ahead": 8, "build_ahead": 3},
         "until": {"steps": 1000},
     }
     (folder / "run.yaml").write_text(yaml.safe_dump(spec))

@@ -70,10 +70,11 @@ def _state_dir(folder: Path) -> Finding:
 def _database(case: DoctorCase) -> Finding:
     from loadmaster_flight.wire.errors import LoadmasterError
 
-    from ..settings import PlannerSettings
+    from ..settings import DATABASE_VARIABLE, PlannerSettings
     from ..store import revisions_of, without_password
 
-    url = PlannerSettings(state_dir=case.state_dir, database_url=case.database_url).store_url
+    given = case.database_url or os.environ.get(DATABASE_VARIABLE, "")
+    url = PlannerSettings(state_dir=case.state_dir, database_url=given).store_url
     path = url.removeprefix("sqlite:///")
     if path != url and not Path(path).exists():
         return skip("database", f"{path} is not there yet: the planner makes it")
