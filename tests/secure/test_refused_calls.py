@@ -17,6 +17,7 @@ from loadmaster_flight.wire.control import JoinReply, JoinRequest, TicketReply, 
 from loadmaster_flight.wire.errors import BY_CODE, LoadmasterError
 from loadmaster_flight.wire.http import API, PlannerClient
 from loadmaster_server.access import Role
+from loadmaster_server.access.attempts import Attempts
 from loadmaster_server.access.refusals import RefusalLog
 from support.secured import RUN, Secured
 
@@ -123,8 +124,11 @@ def test_session_when_over_tls_then_its_cookie_never_goes_over_plain_text(plane:
     assert "Secure" in answer.headers["set-cookie"]
 
 
-def test_sign_in_when_it_fails_too_often_then_no_more_attempts_are_taken(plane: Secured) -> None:
+def test_sign_in_when_it_fails_too_often_then_no_more_attempts_are_taken(
+    plane: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     access = plane.server.planner.access
+    monkeypatch.setattr(access, "_attempts", Attempts())
     with _browser(plane) as browser:
         answers = [browser.post("/session", json={"token": f"lm_{i}"}).json()["code"] for i in range(12)]
         assert answers == ["UNAUTHENTICATED"] * 10 + ["BUSY"] * 2

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import socket
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from loadmaster_flight.wire.errors import BadRequestError, UnauthenticatedError,
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_server.access import Role
 from loadmaster_server.certificates import make_certificates
-from support.commands import wait_until
+from support.commands import loadmaster_command, wait_until
 from support.secured import NAMES, RUN, Secured, secured, steps
 
 
@@ -99,3 +102,21 @@ def _last_used(plane: Secured, name: str) -> float | None:
 
 def _fresh(plane: Secured) -> set[str]:
     return {view.actor_id for view in plane.server.planner.actors.views() if view.heartbeat_age_s < 0.5}
+
+
+@pytest.mark.processes
+def test_planner_when_it_listens_at_all_networks_then_it_is_reached_by_the_machines_name(
+    plane: Secured, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    own = plane.tls("planner")
+    options = ["--host", "0.0.0.0", "--access", "token", "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
+    options += ["--state-dir", str(tmp_path), "--ready-file", str(ready), "--parent-pipe"]
+    with subprocess.Popen(loadmaster_command("planner", *options), stdin=subprocess.PIPE) as child:
+        wait_until(ready.exists, what="the planner", timeout_s=60)
+        url = json.loads(ready.read_text())["url"]
+        assert url.startswith(f"https://{socket.gethostname()}:")
+        here = url.replace(socket.gethostname(), "localhost")
+        with contextlib.closing(PlannerClient(here, token="", tls=plane.tls())) as client:
+            assert json.loads(client.request("GET", "/health"))["access"] == "token"
+        child.communicate(timeout=30)
