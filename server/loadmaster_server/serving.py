@@ -12,7 +12,7 @@ import uvicorn
 
 from loadmaster_flight.wire.addresses import address_at
 from loadmaster_flight.wire.errors import DeadlineError, LoadmasterError, UnavailableError
-from loadmaster_flight.wire.tls import Tls, load_into
+from loadmaster_flight.wire.tls import Tls
 
 from .app import Planner
 from .seat import PlannerSeat
@@ -38,19 +38,29 @@ class _Server(uvicorn.Server):
 
 
 class CertificateWatch:
-    """Has a server's context use its certificates' files as they are now, from a thread of its own. `close` it.
+    """A server's context that follows the files of its certificates, from a thread of its own. `close` it.
 
-    New connections get the new certificate; a file that cannot be used is told of once, and the old one stays.
+    New connections get what the files held when they were last looked at; what cannot be used is told of once, and the
+    old ones stay.
 
     Args:
-        context: Of the server.
         tls: The files.
         look_s: How often they are looked at.
+
+    Attributes:
+        context: For the server, all its life.
+        trouble: Why the files cannot be used now; empty: they can.
+
+    Raises:
+        UnavailableError: A file cannot be used.
     """
 
-    def __init__(self, context: ssl.SSLContext, tls: Tls, *, look_s: float = LOOK_S) -> None:
-        self._context, self._tls, self._look_s = context, tls, look_s
-        self._stamp, self._trouble = tls.stamp(), ""
+    def __init__(self, tls: Tls, *, look_s: float = LOOK_S) -> None:
+        self._tls, self._look_s = tls, look_s
+        self._stamp, self.trouble = tls.stamp(), ""
+        self._current = tls.server_context()
+        self.context = tls.server_context()
+        self.context.sni_callback = self._choose  # at each handshake, so that a pair is never half replaced
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="certificates", daemon=True)
         self._thread.start()
@@ -60,20 +70,22 @@ class CertificateWatch:
         self._stop.set()
         self._thread.join(1.0)
 
+    def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
     def _watch(self) -> None:
         while not self._stop.wait(self._look_s):
             try:
                 self._follow()
-                self._trouble = ""
+                self.trouble = ""
             except LoadmasterError as error:
-                if error.message != self._trouble:
+                if error.message != self.trouble:
                     LOG.warning("%s; the old ones are used", error)
-                self._trouble = error.message
+                self.trouble = error.message
 
     def _follow(self) -> None:
         if (stamp := self._tls.stamp()) != self._stamp:
-            load_into(self._context, self._tls)
-            self._stamp = stamp
+            self._current, self._stamp = self._tls.server_context(), stamp
             LOG.info("the certificate %s was read again", self._tls.cert)
 
 
@@ -95,11 +107,11 @@ class PlannerServer:
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
-        context = settings.tls.server_context() if settings.tls.is_serving else None
         self._socket = _listen(settings.host, settings.port)
         scheme = "https" if settings.tls.is_serving else "http"
         self.url = address_at(scheme, settings.host, self._socket.getsockname()[1])
         try:
+            self._watch = CertificateWatch(settings.tls) if settings.tls.is_serving else None
             self.seat = PlannerSeat(settings, self.url)
         except BaseException:
             self._socket.close()
@@ -114,8 +126,7 @@ class PlannerServer:
             timeout_graceful_shutdown=GRACE_S,
         )
         config.load()
-        config.ssl = context
-        self._watch = CertificateWatch(context, settings.tls) if context is not None else None
+        config.ssl = self._watch.context if self._watch is not None else None
         self._server = _Server(config, self.seat)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
 

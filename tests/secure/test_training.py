@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,13 @@ import loadmaster
 from loadmaster.cli import main
 from loadmaster_flight.wire.errors import BadRequestError, UnauthenticatedError, UnavailableError
 from loadmaster_flight.wire.http import PlannerClient
-from loadmaster_server.access import Role
+from loadmaster_flight.wire.tls import Tls
+from loadmaster_server.access import AccessMode, Role
 from loadmaster_server.certificates import make_certificates
-from support.commands import loadmaster_command, wait_until
-from support.secured import NAMES, RUN, Secured, secured, steps
+from loadmaster_server.serving import CertificateWatch, PlannerServer
+from loadmaster_server.settings import PlannerSettings
+from support.commands import wait_until
+from support.secured import NAMES, RUN, Secured, secured, steps, tls_in
 
 
 @pytest.fixture
@@ -104,19 +107,36 @@ def _fresh(plane: Secured) -> set[str]:
     return {view.actor_id for view in plane.server.planner.actors.views() if view.heartbeat_age_s < 0.5}
 
 
-@pytest.mark.processes
 def test_planner_when_it_listens_at_all_networks_then_it_is_reached_by_the_machines_name(
     plane: Secured, tmp_path: Path
 ) -> None:
-    ready = tmp_path / "ready"
     own = plane.tls("planner")
-    options = ["--host", "0.0.0.0", "--access", "token", "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
-    options += ["--state-dir", str(tmp_path), "--ready-file", str(ready), "--parent-pipe"]
-    with subprocess.Popen(loadmaster_command("planner", *options), stdin=subprocess.PIPE) as child:
-        wait_until(ready.exists, what="the planner", timeout_s=60)
-        url = json.loads(ready.read_text())["url"]
-        assert url.startswith(f"https://{socket.gethostname()}:")
-        here = url.replace(socket.gethostname(), "localhost")
+    settings = PlannerSettings(state_dir=tmp_path, host="0.0.0.0", access=AccessMode.TOKEN, tls=own)
+    with PlannerServer(settings) as server:
+        assert server.url.startswith(f"https://{socket.gethostname()}:")
+        here = server.url.replace(socket.gethostname(), "localhost")
         with contextlib.closing(PlannerClient(here, token="", tls=plane.tls())) as client:
             assert json.loads(client.request("GET", "/health"))["access"] == "token"
-        child.communicate(timeout=30)
+
+
+def test_certificate_when_its_new_files_do_not_fit_then_the_old_one_goes_on(tmp_path: Path) -> None:
+    make_certificates(tmp_path, [["planner"], ["loader"]], days=1)
+    watch = CertificateWatch(tls := tls_in(tmp_path, "planner"), look_s=0.01)
+    before = _shown(watch.context, tls)
+    shutil.copy(tmp_path / "loader.pem", tmp_path / "planner.pem")
+    wait_until(lambda: "cannot be used" in watch.trouble, what="the new file to be looked at", timeout_s=20)
+    assert _shown(watch.context, tls_in(tmp_path, "loader")) == before
+    make_certificates(tmp_path, [["planner"]], days=1)
+    wait_until(lambda: _shown(watch.context, tls) != before, what="the next pair", timeout_s=20)
+    watch.close()
+
+
+def _shown(server: ssl.SSLContext, tls: Tls) -> bytes | None:
+    """The certificate that a client sees."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = tls.client_context().wrap_bio(to_client, to_server, server_hostname="planner")
+    other = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (one, other, one, other):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return one.getpeercert(binary_form=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from loadmaster_flight.wire.actions import Action
 from loadmaster_flight.wire.errors import BadRequestError, UnauthenticatedError, UnavailableError
 from loadmaster_flight.wire.flight import FlightPeer, FlightService
-from loadmaster_flight.wire.tls import Tls, add_tls, check_listening, load_into, tls_of, tls_of_environment
+from loadmaster_flight.wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
 from loadmaster_server.certificates import make_certificates
 from support.secured import tls_in
 
@@ -76,28 +75,6 @@ def test_files_when_they_cannot_be_used_then_named(tmp_path: Path, folder: Path)
     wrong = Tls(cert=folder / "planner.pem", key=folder / "loader.key")
     with pytest.raises(UnavailableError, match=r"planner.pem, .*loader.key cannot be used"):
         FlightService(tls=wrong)
-
-
-def test_load_into_when_the_new_files_do_not_fit_then_the_old_ones_go_on(folder: Path, tmp_path: Path) -> None:
-    tls = tls_in(folder, "planner")
-    context = tls.server_context()
-    broken = Tls(cert=folder / "planner.pem", key=folder / "loader.key")
-    with pytest.raises(UnavailableError):
-        load_into(context, broken)
-    _shake_hands(context, tls.client_context())
-
-
-def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    one = client.wrap_bio(to_client, to_server, server_hostname="planner")
-    other = server.wrap_bio(to_server, to_client, server_side=True)
-    for _ in range(4):
-        for side in (one, other):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    assert one.version() == "TLSv1.3"
 
 
 Call = Callable[[Path], tuple[Tls, Tls, str]]

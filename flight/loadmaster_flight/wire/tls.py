@@ -86,7 +86,7 @@ class Tls:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        load_into(context, self)
+        _load(context, self)
         if self.is_mutual:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
@@ -181,20 +181,12 @@ def check_listening(host: str, tls: Tls, *, needs: str = "", is_met: bool = True
     )
 
 
-def load_into(context: ssl.SSLContext, tls: Tls) -> None:
-    """Make a context use what the files hold now: new connections do, those that are open go on as they are.
-
-    Authorities are added: one that is no longer in the file is trusted until the context is made anew.
-
-    Raises:
-        UnavailableError: A file cannot be read or is none of its kind; the context is as it was.
-    """
+def _load(context: ssl.SSLContext, tls: Tls) -> None:
     try:
-        for target in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):  # tried on another one first
-            if tls.cert is not None:
-                target.load_cert_chain(tls.cert, tls.key)
-            if tls.ca is not None:
-                target.load_verify_locations(tls.ca)
+        if tls.cert is not None:
+            context.load_cert_chain(tls.cert, tls.key)
+        if tls.ca is not None:
+            context.load_verify_locations(tls.ca)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(str(path) for path in (tls.cert, tls.key, tls.ca) if path is not None)
         raise UnavailableError(f"the certificates {files} cannot be used: {error}") from error
@@ -206,7 +198,7 @@ def _client_context(tls: Tls, stamp: Stamp) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.ca is None:
         context.load_default_certs()
-    load_into(context, tls)
+    _load(context, tls)
     return context
 
 
