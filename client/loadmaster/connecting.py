@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.tracing import configure_tracing
 
 from .environment import launched_as, tls_as
 from .feed import BatchFeed, JoinOptions
@@ -101,6 +102,7 @@ def connect(
 
 def _feed_opener(target: str) -> Any:
     if target.startswith(("http://", "https://")):
+        configure_tracing("trainer")
         return RemoteFeed
     if target.endswith((".yaml", ".yml")):
         return _open_embedded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.http import PlannerClient, retrying
 from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.suspects import SuspectReporter
+from loadmaster_flight.wire.tracing import StepPlace, record_step
 from loadmaster_flight.wire.waiting import PLANNER_URL
 from loadmaster_flight.wire.watchdog import ReadWatchdog, answers
 
@@ -62,7 +64,7 @@ class RemoteFeed:
         self._waiting_for = "joining"
         self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
-        self._constructor, self._health_s = "", HEALTH_S
+        self._constructor, self._health_s, self._asked_ns = "", HEALTH_S, time.time_ns()
         self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
         self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect, tls=options.tls)
         name = f"loadmaster-read-rank{options.rank}"
@@ -165,6 +167,7 @@ class RemoteFeed:
     def _join(self) -> None:
         self._run_name = find_run(self._planner, self._options, self._stop)
         info = join(self._planner, self._run_name, self._options, self._stop, nonce=self._nonce)
+        self._asked_ns = time.time_ns()
         with self._changed:
             self._skip = Skip.of(info.skip)
             self._info, self._position, self._waiting_for = info, self._skip.past(info.first_step), "the first batch"
@@ -247,12 +250,15 @@ class RemoteFeed:
     def _take(self, frame: Frame, batch: pa.RecordBatch | None) -> None:
         if batch is None or frame.step != self._position:
             raise InternalError(f"expected step {self._position}, the constructor sent {frame.step}")
+        place = StepPlace(self._run_name, self._options.stream, frame.generation, frame.step)
+        record_step("fetch", place, self._asked_ns, rank=self._options.rank)
         with self._changed:
             self._ready.append(FeedItem(step=frame.step, batch=batch))
             self._position = self._skip.after(self._position)
             self._waiting_for, self._health_s = "the next batch", HEALTH_S
             self._changed.notify_all()
         self._wait_for_room()
+        self._asked_ns = time.time_ns()
 
     def _wait_for_room(self) -> None:
         """Until the trainer takes a batch; where nobody hears its acknowledgements, ask whether it goes on at all."""

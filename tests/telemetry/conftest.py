@@ -17,8 +17,10 @@ import yaml
 import loadmaster
 from loadmaster_flight.spec import load_run_spec
 from loadmaster_flight.wire.http import PlannerClient
+from loadmaster_flight.wire.tracing import shutdown_tracing
 from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import ClusterSize, LocalCluster
+from support.collector import Collector
 from support.scraped import Scraped, scrape
 from support.synthetic import wait_for
 
@@ -33,6 +35,7 @@ class Plane:
     cluster: LocalCluster
     metrics_port: int
     stream: loadmaster.Stream
+    collector: Collector
 
     def scrape(self, role: str) -> Scraped:
         """What one of them answers now."""
@@ -88,6 +91,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Ite
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("LOADMASTER_LOG_FORMAT", "json")
         patch.setenv("LOADMASTER_LOG_LEVEL", "debug")
+        collector = stack.enter_context(Collector())
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+        stack.callback(shutdown_tracing)
         cluster = LocalCluster(state_dir=folder / "state", size=ClusterSize(workers=1), metrics_port=port)
         stack.callback(cluster.stop)
         cluster.start()
@@ -104,4 +111,4 @@ def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Ite
             return bool(told["acknowledged"] >= STEPS)
 
         wait_for(has_told, what="the steps to be acknowledged")
-        yield Plane(cluster=cluster, metrics_port=port, stream=stream)
+        yield Plane(cluster=cluster, metrics_port=port, stream=stream, collector=collector)

@@ -27,6 +27,7 @@ from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_flight.wire.tls import Tls
+from loadmaster_flight.wire.tracing import StepPlace, step_span
 
 from .acknowledgement import Acknowledgement
 from .delivery import Delivery
@@ -348,7 +349,7 @@ class StreamBuilder:
         if step < self._skip.first:
             until = min(until, self._skip.first)  # of what is left out no plan is needed
         plan = self._feed.get(step, until=max(step + 1, until))
-        with log_fields(step=step):
+        with log_fields(step=step), step_span("build", self._place(step)):
             built = self._build(plan, spec) if plan is not None else None
         with self._changed:
             if built is not None:
@@ -382,15 +383,20 @@ class StreamBuilder:
         start_s = time.monotonic()
         tried = self._tried = self.assignment
         try:
-            delivery = Delivery.of(self._gatherer.gather(tried, plan, is_current=lambda: self._goes_on(tried)))
+            with step_span("gather", self._place(plan.step), pieces=len(plan.pieces)):
+                delivery = Delivery.of(self._gatherer.gather(tried, plan, is_current=lambda: self._goes_on(tried)))
         except _PASSING as error:
             raise MovedError(error.message) from error
-        with self.clock.doing(BUSY):
+        with self.clock.doing(BUSY), step_span("assemble", self._place(plan.step)):
             batches = build_ranks(plan, delivery, spec, self.assignment.mesh, self._slot_of)
         self._is_hybrid = plan.is_hybrid
         took_s = time.monotonic() - start_s
         self.build_times.observe(took_s)
         return BuiltStep(step=plan.step, batches=batches, build_us=int(took_s * 1e6))
+
+    def _place(self, step: int) -> StepPlace:
+        a = self.assignment
+        return StepPlace(a.run, a.stream, a.generation, step)
 
     def _goes_on(self, tried: Assignment) -> bool:
         return self._closed is None and self.assignment.loaders == tried.loaders

@@ -20,6 +20,7 @@ from loadmaster_flight.wire.flight import tune_process
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_flight.wire.suspects import SuspectReporter
 from loadmaster_flight.wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
+from loadmaster_flight.wire.tracing import configure_tracing, shutdown_tracing
 
 from .engine import ConstructorEngine
 from .metrics import ConstructorParts, read_constructor
@@ -116,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     options, tls = TelemetryOptions.of(args), tls_of(args)
     options.configure_logging("constructor")
+    configure_tracing("constructor")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     process = ConstructorProcess(args.planner, host=args.host, port=args.port, advertise=args.advertise, tls=tls)
@@ -126,6 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stop.wait()
         if stop.is_notice:
             process.drain()
+    shutdown_tracing()
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)  # a call that a peer never ends must not hold the process

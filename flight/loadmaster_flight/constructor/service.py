@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify_as
 from loadmaster_flight.wire.tls import Tls
+from loadmaster_flight.wire.tracing import StepPlace, record_step
 from loadmaster_flight.wire.watchdog import BEAT_S
 
 from .acknowledgement import Acknowledgement
@@ -99,7 +101,10 @@ class ConstructorService(FlightService):
                 break
             frame = Frame(flags=FrameFlag.LAST, generation=ticket.generation, step=step, build_us=build_us)
             builder.note_sent(batch)
+            start_ns = time.time_ns()
             yield batch, frame.pack()
+            place = StepPlace(ticket.run, ticket.stream, ticket.generation, step)
+            record_step("serve", place, start_ns, rank=ticket.rank)
             step = builder.after(step)
         yield mark(FrameFlag.WINDOW_END, step)
 

@@ -21,6 +21,7 @@ from ..wire.control import HeartbeatReply, Role
 from ..wire.ending import stop_event
 from ..wire.flight import tune_process
 from ..wire.tls import Tls, add_tls, check_listening, tls_of, tls_of_environment
+from ..wire.tracing import configure_tracing, shutdown_tracing
 from .crashes import CrashRecord
 from .engine import LoaderEngine
 from .metrics import LoaderParts, read_loader
@@ -137,6 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     options, tls = TelemetryOptions.of(args), tls_of(args)
     options.configure_logging("loader")
+    configure_tracing("loader")
     tune_process()
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     cache_dir = args.state_dir / "cache" if args.state_dir else None
@@ -155,6 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if stop.is_notice:
             process.drain()
         _end_hard_after(END_S)
+    shutdown_tracing()
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)  # a call that a peer never ends must not hold the process

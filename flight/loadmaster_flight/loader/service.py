@@ -6,6 +6,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..wire.schemas import METADATA, PIECES, SHOWN
 from ..wire.step_plan import StepPlan
 from ..wire.tickets import MaterializeTicket, MeasureTicket, ShowTicket, verify
 from ..wire.tls import Tls
+from ..wire.tracing import StepPlace, step_span
 from .admission import Admission
 from .plan_slices import PlanSlices
 from .runs import OpenRuns
@@ -124,7 +126,7 @@ class LoaderService(FlightService):
                 if self.draining.is_set():
                     raise MovedError(f"loader {self.address} is stopping: resolve again")
                 # One step at a time: a stream holds the pixels of the step it sends, and of no other.
-                with log_fields(run=ticket.run, stream=ticket.stream, generation=ticket.generation, step=plan.step):
+                with _working_on(StepPlace(ticket.run, ticket.stream, ticket.generation, plan.step), len(plan.pieces)):
                     pieces = engine.materialize([plan], dp_ranks=ticket.dp_ranks, encoder_ranks=ticket.encoder_ranks)
                     self._report_masked(ticket, plan, pieces)
                 self._count(steps_sent=1, bytes_sent=pieces.nbytes)
@@ -152,6 +154,13 @@ class LoaderService(FlightService):
         with self._lock:
             for name, amount in amounts.items():
                 self._counts[name] += amount
+
+
+@contextmanager
+def _working_on(place: StepPlace, num_pieces: int) -> Iterator[None]:
+    """What is logged and traced meanwhile is about this step."""
+    with log_fields(**place._asdict()), step_span("materialize", place, pieces=num_pieces):
+        yield
 
 
 def _post(planner: PlannerClient, run: str, report: VerdictReport) -> None:

@@ -14,6 +14,7 @@ from loadmaster_flight.telemetry import LogFormat, TelemetryOptions, add_log_opt
 from loadmaster_flight.wire.ending import stop_event
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.tls import add_tls, tls_of
+from loadmaster_flight.wire.tracing import configure_tracing, shutdown_tracing
 
 from ..access import AccessMode
 from ..plans import RetentionRules
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     options = TelemetryOptions.of(args)
     options.configure_logging("planner")
+    configure_tracing("planner")
     stop = stop_event(has_parent_pipe=args.parent_pipe)
     try:
         with PlannerServer(_settings(args)) as server:
@@ -53,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LoadmasterError as error:
         _tell(options, f"loadmaster planner: {error}")
         return 2
+    finally:
+        shutdown_tracing()
     return 0
 
 

@@ -14,6 +14,7 @@ from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
 from loadmaster_flight.wire.tls import Tls
+from loadmaster_flight.wire.tracing import ROOT, StepPlace, step_span
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..outage import OutageLog
@@ -182,15 +183,19 @@ class PlanLoop:
             elif planner.step < (generation.replay_until or 0):
                 before = next(replayed, None)
                 revisions.follow_logged(planner, before[0] if before else None)
-                plan = self._replay(planner)
-                check_equal(generation, plan, before)
-                self._commit(planner, plan)
+                with step_span(ROOT, self._place(planner.step), is_replayed=True):
+                    plan = self._replay(planner)
+                    check_equal(generation, plan, before)
+                    self._commit(planner, plan)
             else:
                 self._plan_and_commit(planner, revisions)
 
+    def _place(self, step: int) -> StepPlace:
+        return StepPlace(self.key.run, self.key.stream, self.key.generation, step)
+
     def _plan_and_commit(self, planner: StreamPlanner, revisions: Revisions) -> None:
         before_s = self.clock.read()[BUSY]
-        with self.clock.doing(BUSY), log_fields(step=planner.step):
+        with step_span(ROOT, self._place(planner.step)), self.clock.doing(BUSY), log_fields(step=planner.step):
             revisions.follow(planner)
             self._commit(planner, self._next_plan(planner))
         self._counts.planning.observe(self.clock.read()[BUSY] - before_s)
@@ -226,8 +231,9 @@ class PlanLoop:
             try:
                 return planner.plan_next()
             except NeedMetadata as need:
-                for batch in self.clock.each(self._fetcher.fetch(need.demands), IDLE):
-                    planner.feed(batch)
+                with step_span("measure", self._place(planner.step), demands=len(need.demands)):
+                    for batch in self.clock.each(self._fetcher.fetch(need.demands), IDLE):
+                        planner.feed(batch)
         raise StoppedError
 
     def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:

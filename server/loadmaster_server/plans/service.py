@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from loadmaster_flight.wire.errors import BadRequestError, from_code
 from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+from loadmaster_flight.wire.tracing import StepPlace, is_tracing, record_step
 
 from ..store import GenerationKey, GenerationRecord, GenerationState, PlanRecord, Store
 from .query import PlanQuery
@@ -70,7 +71,15 @@ class PlanService:
             return generation
         bind_ahead = self._store.runs.definition(key.run).spec.budgets.bind_ahead
         through = min(query.last, generation.planned, generation.skip.ahead(generation.acknowledged, bind_ahead))
-        return self._store.generations.bind(key, through) if through > generation.bound else generation
+        return self._bind(key, generation.bound, through) if through > generation.bound else generation
+
+    def _bind(self, key: GenerationKey, bound: int, through: int) -> GenerationRecord:
+        start_ns = time.time_ns()
+        generation = self._store.generations.bind(key, through)
+        if is_tracing():
+            for step in range(bound, through):
+                record_step("bind", StepPlace(key.run, key.stream, key.generation, step), start_ns)
+        return generation
 
 
 def _reached(generation: GenerationRecord, query: PlanQuery) -> int:
