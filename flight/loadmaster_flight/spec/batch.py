@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 from .model import SpecModel, refuse
 from .schedule import Ramp
 
+MAX_TOKENS = 1 << 31
+"""Positions in a microbatch are int32."""
+
 
 class Layout(StrEnum):
     """pack: whole documents, best fit. concat: documents cut where a microbatch ends. pad: one document a row."""
@@ -73,6 +76,8 @@ class BatchSpec(SpecModel):
             elif knot.value < multiple:
                 name = "align" if self.c_multiple is None else "c_multiple"
                 yield f"seq_len must be at least {name} {multiple}, got {knot.value:g}"
+            if knot.value * self.rows >= MAX_TOKENS:
+                yield f"seq_len * rows must be less than {MAX_TOKENS}, got {knot.value:g} * {self.rows}"
         for knot in self.microbatches.knots:
             if knot.value < self.g_multiple:
                 yield f"microbatches must be at least g_multiple {self.g_multiple}, got {knot.value:g}"

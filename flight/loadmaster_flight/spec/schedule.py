@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_right
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from .model import SpecModel
+
+LIMIT = 1 << 53
+"""Steps and values are below this, so that every reader of JSON has the same numbers."""
 
 
 class Shape(StrEnum):
@@ -23,9 +27,9 @@ class Shape(StrEnum):
 class Knot(SpecModel):
     """The value at a step, and the way to the next knot."""
 
-    at: Annotated[int, Field(ge=0)]
+    at: Annotated[int, Field(ge=0, lt=LIMIT)]
     """Step of the knot."""
-    value: Annotated[float, Field(ge=0)]
+    value: Annotated[float, Field(ge=0, lt=LIMIT)]
     """Value of the curve at that step."""
     shape: Shape = Shape.STEP
     """The way to the next knot."""
@@ -34,8 +38,8 @@ class Knot(SpecModel):
 class Ramp(SpecModel):
     """A curve over steps. Before the first knot it has the first value, after the last one the last value."""
 
-    knots: Annotated[tuple[Knot, ...], Field(min_length=1)]
-    """In ascending order of their steps."""
+    knots: Annotated[tuple[Knot, ...], Field(json_schema_extra={"minItems": 1})]
+    """At least one, in ascending order of their steps."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,6 +56,8 @@ class Ramp(SpecModel):
 
     @model_validator(mode="after")
     def _ascending(self) -> Ramp:
+        if not self.knots:  # not by min_length: a knot that is wrong would be said to be missing, too
+            raise ValueError("a curve must have at least one knot, got none")
         steps = [knot.at for knot in self.knots]
         for before, after in itertools.pairwise(steps):
             if after <= before:
@@ -64,12 +70,11 @@ class Ramp(SpecModel):
         Between knots a and b, with x = (step - a.at) / (b.at - a.at): step: a; linear: a + (b - a) x;
         cosine: a + (b - a) (1 - cos(pi x)) / 2.
         """
-        if step <= self.knots[0].at:
-            return self.knots[0].value
-        for a, b in zip(self.knots, self.knots[1:], strict=False):
-            if step < b.at:
-                return _between(a, b, (step - a.at) / (b.at - a.at))
-        return self.knots[-1].value
+        after = bisect_right(self.knots, step, key=_step_of)
+        if after == 0 or after == len(self.knots):
+            return self.knots[after - (after > 0)].value
+        a, b = self.knots[after - 1], self.knots[after]
+        return _between(a, b, (step - a.at) / (b.at - a.at))
 
 
 def _as_number(value: object) -> float | None:
@@ -79,6 +84,12 @@ def _as_number(value: object) -> float | None:
         return float(value)
     except ValueError:
         return None
+    except OverflowError:  # an integer beyond all floats: refused as not finite, as the same in text is
+        return math.inf
+
+
+def _step_of(knot: Knot) -> int:
+    return knot.at
 
 
 def _between(a: Knot, b: Knot, x: float) -> float:

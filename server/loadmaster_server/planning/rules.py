@@ -218,8 +218,8 @@ def check_bins(rules: StreamRules, dp: int, step: int) -> None:
 
 
 def check_mesh(rules: StreamRules, tree: ClientPlaceTree) -> None:
-    """Check that the stream's steps can be dealt to a mesh and cut for its ranks: G % dp wherever G changes (the first
-    100,000 steps of a slope; plan_next checks every step again), align % (2*cp) and C % (2*cp*tp).
+    """Check that the stream's steps can be dealt to a mesh and cut for its ranks: G % dp wherever G changes (of
+    slopes, 100,000 steps in all; plan_next checks every step again), align % (2*cp) and C % (2*cp*tp).
 
     Raises:
         MeshError: They cannot; names the rule and the numbers.
@@ -227,9 +227,10 @@ def check_mesh(rules: StreamRules, tree: ClientPlaceTree) -> None:
     dp = tree.size("dp")
     knots = rules.batch.microbatches.knots
     check_bins(rules, dp, knots[0].at)
+    most = _MAX_STEPS_CHECKED // len(knots)
     for a, b in itertools.pairwise(knots):
         is_flat = a.shape == "step" or a.value == b.value or rules.batch.g_multiple % dp == 0
-        steps = () if is_flat else range(a.at, min(b.at, a.at + _MAX_STEPS_CHECKED))
+        steps = () if is_flat else range(a.at, min(b.at, a.at + most))
         for step in (*steps, b.at):
             check_bins(rules, dp, step)
     _check_cuts(rules, cp=tree.size("cp"), tp=tree.size("tp"))

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from loadmaster_flight.telemetry import log_fields
@@ -197,7 +198,7 @@ class PlanLoop:
         before_s = self.clock.read()[BUSY]
         with step_span(ROOT, self._place(planner.step)), self.clock.doing(BUSY), log_fields(step=planner.step):
             revisions.follow(planner)
-            self._commit(planner, self._next_plan(planner))
+            self._commit(planner, self._next_plan(planner, lambda: revisions.have_moved(planner)))
         self._counts.planning.observe(self.clock.read()[BUSY] - before_s)
 
     def _restore(self, generation: GenerationRecord) -> StreamPlanner:
@@ -217,22 +218,23 @@ class PlanLoop:
             except RunPausedError:
                 planner.forgive_bad_rows()
 
-    def _next_plan(self, planner: StreamPlanner) -> StepPlan:
+    def _next_plan(self, planner: StreamPlanner, is_moot: Callable[[], bool]) -> StepPlan:
         """Plan a step; each pardon passes over the bad rows of one pause."""
         for _ in range(self.pardons[planner.step]):
             try:
-                return self._measure_and_plan(planner)
+                return self._measure_and_plan(planner, is_moot)
             except RunPausedError:
                 planner.forgive_bad_rows()
-        return self._measure_and_plan(planner)
+        return self._measure_and_plan(planner, is_moot)
 
-    def _measure_and_plan(self, planner: StreamPlanner) -> StepPlan:
-        while not self._stop.is_set():
+    def _measure_and_plan(self, planner: StreamPlanner, is_moot: Callable[[], bool] = lambda: False) -> StepPlan:
+        """Plan a step with the metadata that it needs, unless a revision comes that makes another step of it."""
+        while not (self._stop.is_set() or is_moot()):
             try:
                 return planner.plan_next()
             except NeedMetadata as need:
                 with step_span("measure", self._place(planner.step), demands=len(need.demands)):
-                    for batch in self.clock.each(self._fetcher.fetch(need.demands), IDLE):
+                    for batch in self.clock.each(self._fetcher.fetch(need.demands, is_moot), IDLE):
                         planner.feed(batch)
         raise StoppedError
 

@@ -41,7 +41,7 @@ _NOT_YET = (NotFoundError, ForbiddenError, GoneError, UnauthenticatedError)  # i
 
 
 class StoppedError(Exception):
-    """The waiting was ended from outside."""
+    """The waiting was ended from outside, or is for something that is not needed any more."""
 
 
 class MetadataFetcher:
@@ -65,17 +65,20 @@ class MetadataFetcher:
         self._stop = threading.Event()
         self._is_waiting = False
 
-    def fetch(self, demands: list[Demand]) -> Iterator[pa.RecordBatch]:
-        """Answer all demands. An unreachable loader is waited for without limit, under its name.
+    def fetch(self, demands: list[Demand], is_moot: Callable[[], bool] = lambda: False) -> Iterator[pa.RecordBatch]:
+        """Answer all demands. An unreachable loader is waited for under its name, as long as the answer is needed.
+
+        Args:
+            is_moot: Whether it is not needed any more; any thread may ask, every few seconds of waiting.
 
         Yields:
             Batches of schema METADATA, in the order of the demands.
 
         Raises:
-            StoppedError: `close` was called.
+            StoppedError: `close` was called, or the answer is not needed any more.
             LoadmasterError: A loader cannot answer, and asking again will not help.
         """
-        parts = [part for demand in demands for _, part in _split(demand, self._owners(demand))]
+        parts = [(part, is_moot) for demand in demands for _, part in _split(demand, self._owners(demand))]
         for table in self._pool.map(parts):
             yield from table.to_batches()
         if self._is_waiting:
@@ -94,12 +97,13 @@ class MetadataFetcher:
     def _owners(self, demand: Demand) -> dict[int, tuple[int, str]]:
         return self._store.actors.partition_owners(self._run, demand.source)
 
-    def _answer(self, demand: Demand) -> pa.Table:
+    def _answer(self, asked: tuple[Demand, Callable[[], bool]]) -> pa.Table:
+        demand, is_moot = asked
         while not self._stop.is_set():
             try:
                 return retrying(lambda: self._ask_owners(demand), deadline_s=NEWS_S, stop=self._stop, what="loaders")
             except RetryableError as error:
-                if self._stop.is_set():
+                if self._stop.is_set() or is_moot():
                     break
                 self._is_waiting = True
                 self._tell(error.message)

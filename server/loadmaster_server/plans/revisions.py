@@ -6,6 +6,7 @@ from loadmaster_flight.spec import ScheduleSpec, revised, schedule_faults
 from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import SpecError
 
+from ..faults import one_sentence
 from ..planning.planner import StreamPlanner
 from ..store import Definition, GenerationKey, StepMembership, Store, Timeline
 
@@ -39,11 +40,15 @@ class Revisions:
         def check(schedule: ScheduleSpec, step: int) -> None:
             spec = self._store.runs.definition(self._run).spec
             if faults := list(schedule_faults(spec, schedule, step)):
-                raise SpecError(f"schedule: {'; '.join(faults)}")
+                raise SpecError(f"schedule: {one_sentence(faults)}")
             planner.check(revised(spec, schedule))
 
         self._store.schedules.activate_due(self._run, planner.step, check)
         self._to(planner, self._store.schedules.timeline(self._run).at(planner.step).number)
+
+    def have_moved(self, planner: StreamPlanner) -> bool:
+        """Whether the planner is at work on a step under a revision that has none of it any more."""
+        return self._is_train and self._store.schedules.timeline(self._run).at(planner.step).number != planner.revision
 
     def _to(self, planner: StreamPlanner, number: int) -> None:
         if planner.revision != number:

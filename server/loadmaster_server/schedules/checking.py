@@ -6,6 +6,7 @@ from loadmaster_flight.spec import RunSpec, ScheduleSpec, least_row_len, revised
 from loadmaster_flight.spec.run import TRAIN
 from loadmaster_flight.wire.errors import SpecError
 
+from ..faults import one_sentence
 from ..planning.place_tree import ClientPlaceTree
 from ..planning.rules import check_mesh, rules_of
 from ..store import Room, Timeline
@@ -25,7 +26,7 @@ def check_schedule(spec: RunSpec, schedule: ScheduleSpec, timeline: Timeline, fr
         MeshError: Its steps cannot be dealt to the mesh; names the numbers.
     """
     if faults := list(schedule_faults(spec, schedule, from_step)):
-        raise SpecError(f"schedule: {'; '.join(faults)}")
+        raise SpecError(f"schedule: {one_sentence(faults)}")
     after = revised(spec, schedule)
     own = spec.mesh
     mesh = room.mesh or {"pp": own.pp, "dp": own.dp if isinstance(own.dp, int) else 1, "cp": own.cp, "tp": own.tp}

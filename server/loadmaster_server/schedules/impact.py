@@ -9,12 +9,14 @@ from loadmaster_flight.wire.errors import BadRequestError
 
 from ..store import Timeline
 from .merge import changed_fields
-from .preview import Forecast, Plan, Stock, forecast
+from .preview import Forecast, Plan, Stock, forecast, step_tokens
 from .schemas import ForecastView, PreviewReply, SourcePreview
 from .stocks import Known
 
 JUMP = 0.1
 """A share that changes by more than this from one step to the next is said to jump."""
+GROWTH = 2.0
+"""So does a step that has more than so many times the tokens of the one before."""
 
 
 def impact(
@@ -71,6 +73,9 @@ def _jumps(before: Plan, after: Plan, step: int) -> Iterator[str]:
     for name in now:
         if abs(now[name] - was[name]) > JUMP:
             yield f"the share of {name} jumps from {was[name]:.0%} to {now[name]:.0%} at step {step}"
+    tokens, grown = (step_tokens(plan.at(step).batch, step) for plan in (before, after))
+    if grown > GROWTH * tokens:
+        yield f"a step grows from {tokens:,} to {grown:,} tokens at step {step}"
 
 
 def _shares(spec: RunSpec, step: int) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from loadmaster_flight.spec import Ramp, ScheduleSpec
 
@@ -14,6 +14,19 @@ from .merge import Side
 Author = Name
 Message = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Step = Annotated[int, Field(ge=0, lt=1 << 53)]
+MAX_KNOTS = 10_000
+
+
+def _bounded(schedule: ScheduleSpec) -> ScheduleSpec:
+    """Small enough that an answer with it stays below 1 MB, and that every step evaluates it in no time."""
+    curves = (*schedule.weights.values(), schedule.microbatches, schedule.seq_len)
+    num = sum(len(ramp.knots) for ramp in curves) + len(schedule.retired)
+    if num > MAX_KNOTS:
+        raise ValueError(f"a schedule must have at most {MAX_KNOTS} knots and retired sources in all, got {num}")
+    return schedule
+
+
+BoundedSchedule = Annotated[ScheduleSpec, AfterValidator(_bounded)]
 
 
 class _Body(BaseModel):
@@ -26,7 +39,7 @@ class PublishRequest(_Body):
     author: Author | None = None
     """None: who asks. Somebody else may be named only where access is off."""
     message: Message
-    schedule: ScheduleSpec | None = None
+    schedule: BoundedSchedule | None = None
     """None: the author's draft."""
     at_step: Step | None = None
     """None: the first step that is not bound. Beyond what is planned: it waits, and is suspended if its base moves."""
@@ -53,7 +66,7 @@ class DraftRequest(_Body):
     """Keep what an author is about to publish."""
 
     base: Annotated[int, Field(ge=0)]
-    schedule: ScheduleSpec
+    schedule: BoundedSchedule
 
 
 class RebaseRequest(_Body):
@@ -66,7 +79,7 @@ class RebaseRequest(_Body):
 class PreviewRequest(_Body):
     """Ask what a schedule would do."""
 
-    schedule: ScheduleSpec
+    schedule: BoundedSchedule
     until_step: Annotated[int, Field(ge=1, lt=1 << 53)]
     at_step: Step | None = None
     max_repeats: Annotated[float | None, Field(gt=0)] = None
