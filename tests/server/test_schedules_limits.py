@@ -21,7 +21,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"weights": {"web": "inf"}}, "weights.web.knots.0.value: Input should be a finite number, got inf"),
     ({"weights": {"web": 1e308}}, f"weights.web.knots.0.value: Input should be less than {FAR}"),
     ({"weights": {"web": -1}}, "weights.web.knots.0.value: Input should be greater than or equal to 0, got -1.0"),
-    ({"weights": {"web": []}}, "weights.web: a curve must have at least one knot, got none"),
+    ({"weights": {"web": []}}, "weights.web: must have at least 1 item"),
     ({"weights": {"web": [{"at": HUGE, "value": 1}]}}, f"knots.0.at: Input should be less than {FAR}"),
     ({"weights": {"web": [{"at": 0.5, "value": 1}]}}, "knots.0.at: Input should be a valid integer"),
     ({"weights": {'we"b%s<b>': 1}}, "String should match pattern"),

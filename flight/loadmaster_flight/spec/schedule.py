@@ -57,7 +57,7 @@ class Ramp(SpecModel):
     @model_validator(mode="after")
     def _ascending(self) -> Ramp:
         if not self.knots:  # not by min_length: a knot that is wrong would be said to be missing, too
-            raise ValueError("a curve must have at least one knot, got none")
+            raise ValueError("must have at least 1 item")
         steps = [knot.at for knot in self.knots]
         for before, after in itertools.pairwise(steps):
             if after <= before:
