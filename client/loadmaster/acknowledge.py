@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.waiting import BEAT_S
 
 RETRY_S = 0.5
+LAST_RETRY_S = 0.1
 LAST_TIMEOUT_S = 1.0
 CLOSE_S = 3.0
 MAX_HOST = 64
@@ -33,17 +35,26 @@ class Acknowledger:
     Args:
         name: Of the thread.
         on_failure: Called from that thread when one could not be sent; must not block.
+        find: Asks the planner where the rank is served now, address and ticket; for the last acknowledgement, which no
+            reader sends anywhere else.
         tls: How to call constructors; None: what the environment says.
     """
 
-    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None, *, tls: Tls | None = None) -> None:
-        self._on_failure, self._tls = on_failure, tls
+    def __init__(
+        self,
+        name: str,
+        on_failure: Callable[[], None] = lambda: None,
+        *,
+        find: Callable[[], tuple[str, str]],
+        tls: Tls | None = None,
+    ) -> None:
+        self._on_failure, self._find, self._tls = on_failure, find, tls
         self._changed = threading.Condition()
         self._step, self._sent = -1, -1
         self._waits: deque[tuple[int, float]] = deque(maxlen=MAX_WAITS)
         self._host = socket.gethostname()[:MAX_HOST]
         self._address, self._ticket_hex = "", ""
-        self._is_closed, self._is_leaving = False, False
+        self._is_closed, self._is_leaving, self._until_s = False, False, 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -62,13 +73,14 @@ class Acknowledger:
             self._changed.notify_all()
 
     def close(self, *, in_peace: bool = True) -> None:
-        """Try once more to send what is left, then end the thread. Idempotent.
+        """Send what is left, as long as the planner says where to, for about `CLOSE_S` at most, and end. Idempotent.
 
         Args:
             in_peace: Say also that the rank has closed its stream, and is not dead.
         """
         with self._changed:
-            self._is_leaving = self._is_leaving or (in_peace and not self._is_closed)
+            if not self._is_closed:
+                self._is_leaving, self._until_s = in_peace, time.monotonic() + CLOSE_S - LAST_TIMEOUT_S
             self._is_closed = True
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
@@ -90,11 +102,21 @@ class Acknowledger:
                     continue
                 if peer is None or peer.address != address:
                     peer = stack.enter_context(FlightPeer(address, tls=self._tls))
-                self._send(peer, step, ticket_hex)
-                if is_last:
+                is_sent = self._send(peer, step, ticket_hex)
+                if is_last and (is_sent or time.monotonic() > self._until_s or not self._find_again()):
                     return
 
-    def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> None:
+    def _find_again(self) -> bool:
+        """Ask where the last acknowledgement should go, after a moment; False where the planner does not say it."""
+        time.sleep(LAST_RETRY_S)
+        try:
+            address, ticket_hex = self._find()
+        except LoadmasterError:
+            return False
+        self.send_to(address, ticket_hex)
+        return True
+
+    def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> bool:
         with self._changed:
             waits = [wait for wait in self._waits if wait[0] < step]
         try:
@@ -107,9 +129,10 @@ class Acknowledger:
             self._on_failure()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed or self._ticket_hex != ticket_hex, RETRY_S)
-            return
+            return False
         with self._changed:
             while self._waits and self._waits[0] in waits:
                 self._waits.popleft()
             if self._ticket_hex == ticket_hex:
                 self._sent = step
+        return True

@@ -66,7 +66,9 @@ class RemoteFeed:
         self._watchdog: ReadWatchdog | None = None
         self._constructor, self._health_s, self._asked_ns = "", HEALTH_S, time.time_ns()
         self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
-        self._acknowledger = Acknowledger(f"loadmaster-ack-rank{options.rank}", self._suspect, tls=options.tls)
+        self._acknowledger = Acknowledger(
+            f"loadmaster-ack-rank{options.rank}", self._suspect, find=self._find, tls=options.tls
+        )
         name = f"loadmaster-read-rank{options.rank}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -129,7 +131,7 @@ class RemoteFeed:
         self._acknowledger.acknowledge(step, wait_s=wait_s)
 
     def close(self, *, in_peace: bool = True) -> None:
-        """End both threads. Idempotent; the last acknowledgement is sent if a constructor answers at once.
+        """End both threads. Idempotent; the last acknowledgement is sent if the planner says where to, for 3 s at most.
 
         Args:
             in_peace: The constructor is told that this rank closed its stream, and did not die.
@@ -229,6 +231,11 @@ class RemoteFeed:
         )
         path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
         return self._planner.post(path, request, TicketReply)
+
+    def _find(self) -> tuple[str, str]:
+        """Who serves this rank by now."""
+        ticket = self._ticket()
+        return ticket.address, ticket.ticket_hex
 
     def _read_messages(self, watchdog: ReadWatchdog) -> None:
         while not self._stop.is_set():

@@ -120,6 +120,19 @@ def test_close_when_a_stream_is_closed_then_the_constructor_knows_that_the_rank_
     assert ranks_of(constructor).left == [0]
 
 
+def test_close_when_the_rank_has_moved_since_its_last_step_then_the_new_constructor_knows(
+    make_planner: MakePlanner, make_constructor: MakeConstructor, connect: Connect
+) -> None:
+    planner = make_planner(num_steps=4)
+    last = make_constructor(planner)
+    stream = connect(planner)
+    assert len(list(stream)) == 4
+    last.engine.close()
+    now = make_constructor(planner)
+    stream.close()
+    assert (ranks_of(now).left, ranks_of(now).acknowledged) == ([0], [4])
+
+
 def test_exit_when_the_training_loop_raises_then_the_rank_does_not_leave_in_peace(
     make_planner: MakePlanner, make_constructor: MakeConstructor, connect: Connect
 ) -> None:

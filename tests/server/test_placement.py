@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_server.actors import place_dp_ranks, place_partitions
 from loadmaster_server.actors.placement import largest_shares
 from loadmaster_server.actors.progress import Progress
@@ -228,8 +229,17 @@ def test_dp_ranks_when_no_constructor_is_there_then_none() -> None:
 
 def test_progress_when_a_rank_is_silent_then_the_stored_step_counts() -> None:
     progress = Progress(_generation(2, acknowledged=5, tp=2))
-    progress.note([0, 1, 2], 9)
+    progress.note([0, 1, 2], [9, 9, 9])
     assert progress.common == 5
-    progress.note([3], 7)
-    progress.note([0, 1, 2], 6)
+    progress.note([3], [7])
+    progress.note([0, 1, 2], [6, 6, 6])
     assert progress.common == 7
+
+
+@pytest.mark.parametrize(
+    ("ranks", "steps", "says"),
+    [([2], [9], r"ranks must be in \[0, 2\), got 2"), ([-1], [9], "got -1"), ([0, 1], [9], "each of 2 ranks, got 1")],
+)
+def test_progress_when_the_word_does_not_fit_then_refused(ranks: list[int], steps: list[int], says: str) -> None:
+    with pytest.raises(BadRequestError, match=says):
+        Progress(_generation(2)).note(ranks, steps)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadmaster_flight.wire.control import CreateRunRequest, RunView, StreamView, VerdictReport
+from loadmaster_flight.wire.control import CreateRunRequest, RankReport, RunView, StreamView, VerdictReport
 from loadmaster_flight.wire.errors import (
     BadRequestError,
     DataError,
@@ -203,6 +203,32 @@ def test_stream_when_all_is_acknowledged_then_ended(start: Callable[..., Cluster
     wait_for(lambda: _view(cluster).state == "ended", what="the end")
     wait_for(lambda: constructor.released and constructor.released[0].step == 3, what="the release")
     assert sum(_view(cluster).source_tokens) == sum(plan.num_tokens for plan in cluster.plans(0, 3))
+
+
+def test_acknowledged_when_a_rank_has_moved_then_the_word_of_its_last_constructor_counts(
+    start: Callable[..., Cluster],
+) -> None:
+    cluster = start(2)
+    last, now = cluster.constructor(), cluster.constructor()
+    cluster.planned(4)
+    cluster.plans(0, 4, bind=1)
+    wait_for(lambda: [[a.ranks for a in c.assignments] for c in (last, now)] == [[[0]], [[1]]], what="assignments")
+    last.ranks = RankReport(ranks=[0, 1], acknowledged=[3, 4], seen_s=[0.0, 0.0], moved_s=[0.0, 0.0])
+    wait_for(lambda: _view(cluster).acknowledged == 3, what="the acknowledgement")
+
+
+def test_acknowledged_when_it_could_not_be_stored_then_a_later_heartbeat_stores_it(
+    start: Callable[..., Cluster],
+) -> None:
+    cluster = start()
+    constructor = cluster.constructor()
+    cluster.planned(4)
+    wait_for(lambda: constructor.assignments, what="an assignment")
+    constructor.acknowledge(4)
+    wait_for(lambda: [word.step for word in constructor.released] == [4], what="the planner to have heard of it")
+    assert _view(cluster).acknowledged == 0
+    cluster.plans(0, 4, bind=1)
+    wait_for(lambda: _view(cluster).acknowledged == 4, what="the acknowledgement")
 
 
 def test_acknowledged_when_one_constructor_is_silent_then_the_least_counts(start: Callable[..., Cluster]) -> None:

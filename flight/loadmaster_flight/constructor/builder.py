@@ -123,11 +123,14 @@ class StreamBuilder:
             NotReadyError: This constructor has only just got the stream.
             BadRequestError: No rank can have consumed that much.
             UnavailableError: The planner, which knows whether it can, cannot be asked.
+            MovedError: The stream is not served here any more, so that nobody would be told.
         """
         step, is_leaving = word.step, word.is_leaving
         self._require_served(rank)
         self._require_bound(rank, step)
         with self._changed:
+            if self._closed is not None:
+                raise self._closed
             self._presence.hear(rank)
             self._tell_waits(rank, [wait for wait in word.waits if wait[0] < step])
             if word.host:

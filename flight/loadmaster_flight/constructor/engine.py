@@ -52,14 +52,23 @@ class ConstructorEngine:
         self._lock = threading.Lock()
         self._builders: dict[tuple[str, str], StreamBuilder] = {}
         self._retired: list[StreamBuilder] = []
+        self._parting: list[StreamProgress] = []
+        self._num_told = 0
+        self._all_told = threading.Event()
+        self._all_told.set()
         self._is_closed = False
 
     def follow(self, desired: HeartbeatReply) -> None:
-        """Start, reroute and stop builders until they are the planner's assignments. Returns at once."""
+        """Start, reroute and stop builders until they are the planner's assignments. Returns at once.
+
+        Called with the planner's answer to what `progress` gave last.
+        """
         wanted = {(a.run, a.stream): a for a in desired.assignments}
         with self._lock:
             if self._is_closed:
                 return
+            del self._parting[: self._num_told]
+            self._num_told = 0
             for key in list(self._builders):
                 self._drop_unless_wanted(key, wanted.get(key))
             for key, assignment in wanted.items():
@@ -69,6 +78,15 @@ class ConstructorEngine:
                 builder = self._builders.get((word.run, word.stream))
                 if builder is not None and builder.assignment.generation == word.generation:
                     builder.note_awaited(word.status)
+            has_parted = bool(self._parting)
+            if not has_parted:
+                self._all_told.set()
+        if has_parted:
+            self._on_advance()
+
+    def wait_told(self, timeout_s: float) -> bool:
+        """Wait until the planner knows all that ranks acknowledged to builders that are no more."""
+        return self._all_told.wait(timeout_s)
 
     def reader(self, ticket: RankTicket) -> StreamBuilder:
         """The builder that serves a ticket.
@@ -100,8 +118,10 @@ class ConstructorEngine:
         return builder
 
     def progress(self) -> list[StreamProgress]:
-        """What each stream's ranks have acknowledged, for the heartbeat."""
-        return [builder.progress() for builder in self.builders()]
+        """What each stream's ranks have acknowledged, for the heartbeat; for the last time of those that have moved."""
+        with self._lock:
+            parting, self._num_told = list(self._parting), len(self._parting)
+        return parting + [builder.progress() for builder in self.builders()]
 
     def builders(self) -> list[StreamBuilder]:
         """Those of the streams that are served now."""
@@ -135,6 +155,8 @@ class ConstructorEngine:
         if wanted is not None and _same_work(builder.assignment, wanted):
             return
         builder.close(_reason(builder.assignment, wanted))
+        self._parting.append(builder.progress())
+        self._all_told.clear()
         self._retired.append(self._builders.pop(key))
 
     def _take(self, key: tuple[str, str], assignment: Assignment) -> None:

@@ -29,6 +29,7 @@ from .service import ConstructorService
 LOG = logging.getLogger(__name__)
 DRAIN_S = 10.0
 REPORT_TIMEOUT_S = 3.0
+TOLD_S = 1.0
 
 
 class ConstructorProcess:
@@ -84,6 +85,7 @@ class ConstructorProcess:
         """Serve on until others serve our ranks, but no longer than the deadline."""
         if not self.link.drain(deadline_s):
             LOG.warning("leaving before others have our ranks")
+        self.engine.wait_told(TOLD_S)
 
     def readings(self) -> Readings:
         """How it is now, for who watches it. Any thread may call it."""

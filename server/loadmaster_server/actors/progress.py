@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loadmaster_flight.wire.errors import BadRequestError
+
 from ..store import GenerationRecord
 
 
@@ -19,12 +21,22 @@ class Progress:
     """
 
     def __init__(self, generation: GenerationRecord) -> None:
+        self.stored = generation.acknowledged
+        """The common acknowledgement that the store has."""
         self._acknowledged_W = np.full(generation.world_size, generation.acknowledged, np.int64)
 
-    def note(self, ranks: Sequence[int], step: int) -> None:
-        """These ranks have acknowledged all steps below `step`. An older word changes nothing."""
-        index = np.asarray(ranks, np.int64)
-        self._acknowledged_W[index] = np.maximum(self._acknowledged_W[index], step)
+    def note(self, ranks: Sequence[int], steps: Sequence[int]) -> None:
+        """Each of these ranks has acknowledged all steps below its own of `steps`. An older word changes nothing.
+
+        Raises:
+            BadRequestError: The generation has no such rank, or steps are missing.
+        """
+        num_ranks = len(self._acknowledged_W)
+        if wrong := [rank for rank in ranks if not 0 <= rank < num_ranks]:
+            raise BadRequestError(f"ranks must be in [0, {num_ranks}), got {wrong[0]}")
+        if len(ranks) != len(steps):
+            raise BadRequestError(f"acknowledged must have a step for each of {len(ranks)} ranks, got {len(steps)}")
+        np.maximum.at(self._acknowledged_W, np.asarray(ranks, np.int64), np.asarray(steps, np.int64))
 
     @property
     def common(self) -> int:

@@ -143,8 +143,7 @@ class ActorService:
         self._on_heard(life.record, request)
         for key, step in risen.items():
             self._on_acknowledged(key, step)
-            self._store.generations.acknowledge(key, step)
-            self._store.bulletin.post(str(key.stream_key))
+            self._store_acknowledged(key, step)
         if is_news and (life.is_leaving or self._moving_since_s):
             self._store.bulletin.post(ACTORS)
         with self._lock:
@@ -214,18 +213,32 @@ class ActorService:
         raise NotFoundError(f"there is no actor {actor_id!r}, or it was silent for {self._lease_s} s: register again")
 
     def _note(self, life: Life, acknowledged: Iterable[StreamProgress]) -> dict[GenerationKey, int]:
-        """Take acknowledgements in; returns the common ones that rose. A word counts for the ranks last handed out."""
+        """Take acknowledgements in; returns the common ones that are not stored yet.
+
+        A constructor speaks of each rank, also of one that has moved since: what was acknowledged to it nobody else
+        can know, least of all where the rank has closed its stream. Else its word counts for the ranks last handed out.
+        """
         risen: dict[GenerationKey, int] = {}
         for word in acknowledged:
             key = GenerationKey(run=word.run, stream=word.stream, generation=word.generation)
-            progress, ranks = self._progress.get(key), life.duties.serves.get(key)
+            progress, ranks, steps = self._progress.get(key), word.ranks.ranks, word.ranks.acknowledged
+            if not ranks:
+                ranks = life.duties.serves.get(key, [])
+                steps = [word.step] * len(ranks)
             if progress is None or not ranks:
                 continue
-            before = progress.common
-            progress.note(ranks, word.step)
-            if progress.common > before:
+            progress.note(ranks, steps)
+            if progress.common > progress.stored:
                 risen[key] = progress.common
         return risen
+
+    def _store_acknowledged(self, key: GenerationKey, step: int) -> None:
+        """One that cannot be stored, as the database is away or nothing is bound yet, comes with a later heartbeat."""
+        stored = self._store.generations.acknowledge(key, step).acknowledged
+        with self._lock:
+            if progress := self._progress.get(key):
+                progress.stored = max(progress.stored, stored)
+        self._store.bulletin.post(str(key.stream_key))
 
     def _desired(self, life: Life) -> HeartbeatReply:
         duties = self._picture.duties.get(life.record.number, Duties())
