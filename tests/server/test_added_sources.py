@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,6 +167,29 @@ def test_source_when_it_differs_from_what_is_frozen_then_409(bench: Bench) -> No
     assert (answer.status, answer.body["code"]) == (409, "CONFLICT")
     assert "max_bad_ratio" in answer.body["detail"]
     assert bench.add("web", source=SOURCE).status == 409
+
+
+def test_sources_when_added_at_once_then_each_once_and_who_differs_is_told(bench: Bench) -> None:
+    """Twelve at once: the same source, another one of its name, and one of another name."""
+    asks: list[tuple[str, dict[str, Any]]] = [
+        ("math", {}),
+        ("math", {"source": SOURCE | {"max_bad_ratio": 0.5}}),
+        ("law", {}),
+    ]
+    barrier = threading.Barrier(4 * len(asks))
+
+    def add(ask: tuple[str, dict[str, Any]]) -> tuple[str, int]:
+        barrier.wait(30)
+        answer = bench.add(ask[0], **ask[1])
+        return f"{ask[0]} {len(ask[1])}", answer.status
+
+    with ThreadPoolExecutor(barrier.parties) as threads:
+        answers = set(threads.map(add, 4 * asks))
+    assert ("law 0", 201) in answers
+    assert len(answers) == 3, "each kind is answered alike"
+    assert {status for kind, status in answers if kind.startswith("math")} == {201, 409}
+    assert sorted(row["message"] for row in bench.editor.audit_rows()) == ["law", "math"]
+    assert [source["source"] for source in bench.editor.ask("GET", "/sources").body][:2] == ["web", "code"]
 
 
 @pytest.mark.parametrize(

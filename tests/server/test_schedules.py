@@ -276,6 +276,15 @@ def test_draft_when_saved_from_two_tabs_then_the_second_learns_of_the_first(edit
     assert _code(editor.ask("PUT", "/drafts/ada", body | {"base": 5})) == (400, "BAD_REQUEST")
 
 
+def test_draft_when_thrown_away_in_a_tab_that_knew_an_old_one_then_it_stays(editor: Editor) -> None:
+    body = {"base": 0, "schedule": editor.schedule()["schedule"]}
+    first, second = (editor.ask("PUT", "/drafts/ada", body).body["version"] for _ in range(2))
+    stale = editor.ask("DELETE", "/drafts/ada", if_match=first)
+    assert (stale.status, stale.body["details"]) == (412, {"version": second})
+    assert editor.ask("GET", "/drafts/ada").body["version"] == second
+    assert [editor.ask("DELETE", "/drafts/ada", if_match=second).status for _ in range(2)] == [204, 204]
+
+
 def test_preview_when_a_source_gets_more_then_its_tokens_and_warnings(bound: Editor) -> None:
     schedule = bound.schedule()["schedule"] | {"weights": {"web": 0.25, "code": 0.75}}
     answer = bound.ask("POST", "/preview", {"schedule": schedule, "until_step": 104})

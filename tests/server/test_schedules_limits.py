@@ -118,3 +118,43 @@ def test_retire_when_nobody_serves_the_source_then_the_planner_waits_for_it_no_m
     wait_for(lambda: "disk of web" in editor.ask("GET", stream).body["reason"], what="the planner to wait for web")
     assert editor.publish(retired=["web"]).body["revision"]["from_step"] == 0
     assert {plan.revision for plan in cluster.planned(4)} == {1}
+
+
+def test_publish_when_the_run_ends_before_its_step_then_refused_and_not_left_waiting(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun
+) -> None:
+    cluster = make_cluster()
+    cluster.client.post("/runs", make_run(until={"steps": 50}), RunView)
+    editor = Editor(cluster.server.url)
+    answer = editor.publish({"web": 9}, at_step=50)
+    assert (answer.status, answer.body["details"]) == (409, {"end_step": 50})
+    assert "the run ends before step 50" in answer.body["detail"]
+    assert editor.publish({"web": 9}, at_step=49).body["scheduled"]["at_step"] == 49
+    assert editor.ask("POST", "/scheduled/1/retime", {"author": "ada", "at_step": 60}).body["details"] == {
+        "end_step": 50
+    }
+    assert [row["at_step"] for row in editor.schedule()["scheduled"]] == [49]
+
+
+def test_routes_when_asked_for_what_no_store_can_hold_then_refused_on_each(
+    make_cluster: Callable[..., Cluster], make_run: MakeRun, database_url: str
+) -> None:
+    """PostgreSQL refuses NUL and numbers beyond its columns, SQLite does not: people are told the same of neither."""
+    cluster = make_cluster(database_url=database_url)
+    cluster.client.post("/runs", make_run(), RunView)
+    editor, far = Editor(cluster.server.url), 10**20
+    act = {"author": "ada", "message": "m"}
+    refused = [
+        editor.ask("GET", "/overview?stream=a%00b"),
+        editor.ask("GET", f"/checkpoints?before={far}"),
+        editor.ask("GET", f"/verify?generation={far}"),
+        editor.ask("GET", "/drafts/%00"),
+        editor.ask("GET", "/drafts/a%00b"),
+        editor.ask("DELETE", f"/scheduled/{far}"),
+        editor.ask("POST", f"/scheduled/{far}/retime", {"author": "ada", "at_step": 99}),
+        editor.ask("POST", f"/revisions/{far}/restore", act, if_match=0),
+        editor.ask("POST", "/schedule/hold", act | {"message": "a\x00b"}),
+        Editor(cluster.server.url, run="a%00b").ask("GET", "/schedule"),
+    ]
+    assert {answer.status for answer in refused} <= {400, 404}
+    assert editor.audit() == []

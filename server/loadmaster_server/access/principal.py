@@ -44,7 +44,7 @@ ABILITIES = {
     Role.PUBLISHER: ("publish", "resume"),
     Role.ADMIN: ("manage_access",),
 }
-NAME_PATTERN = r"^[^\s/][^/\x00-\x1f]{0,199}$"
+NAME_PATTERN = r"^[^\s/\x00-\x1f][^/\x00-\x1f]{0,199}$"
 ANONYMOUS = "anonymous"
 RESERVED = (ANONYMOUS, "planner")
 """Names that the audit log uses for itself."""

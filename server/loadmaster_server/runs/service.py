@@ -101,13 +101,14 @@ class RunService:
             ConflictError: The run has another source of that name.
         """
         definition = self._store.runs.definition(run)
-        if request.name not in definition.spec.sources:
+        while request.name not in definition.spec.sources:
             manifest = checked_source(definition, request)
             tree = with_source(definition, request).to_tree()["sources"][request.name]
-            self._store.runs.add_source(run, request.name, tree, manifest, by=author)
-            self._store.bulletin.post(ACTORS)
-        else:
-            check_same_source(definition, request)
+            is_added = self._store.runs.add_source(run, request.name, tree, manifest, by=author)
+            definition = self._store.runs.definition(run)
+            if is_added:
+                self._store.bulletin.post(ACTORS)
+        check_same_source(definition, request)
         return next(view for view in self.sources(run) if view.source == request.name)
 
     def definition(self, run: str) -> CreateRunRequest:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from loadmaster_flight.spec import RunSpec, ScheduleSpec, least_row_len, revised, schedule_faults
 from loadmaster_flight.spec.run import TRAIN
-from loadmaster_flight.wire.errors import SpecError
+from loadmaster_flight.wire.errors import ConflictError, SpecError
 
 from ..faults import one_sentence
 from ..planning.place_tree import ClientPlaceTree
 from ..planning.rules import check_mesh, rules_of
 from ..store import Room, Timeline
+
+
+def check_step(spec: RunSpec, step: int) -> None:
+    """Refuse a step that never comes.
+
+    Raises:
+        ConflictError: The run ends before it; carries its end.
+    """
+    end = spec.until.steps
+    if end is not None and step >= end:
+        text = f"the run ends before step {end}: there is nothing to change from step {step} on"
+        raise ConflictError(text, end_step=end)
 
 
 def check_schedule(spec: RunSpec, schedule: ScheduleSpec, timeline: Timeline, from_step: int, room: Room) -> None:
@@ -24,7 +36,9 @@ def check_schedule(spec: RunSpec, schedule: ScheduleSpec, timeline: Timeline, fr
         SpecError: It names an unknown source, leaves a step without any, or makes rows shorter than samples with media
             that may be queued; names all faults.
         MeshError: Its steps cannot be dealt to the mesh; names the numbers.
+        ConflictError: The run ends before the step.
     """
+    check_step(spec, from_step)
     if faults := list(schedule_faults(spec, schedule, from_step)):
         raise SpecError(f"schedule: {one_sentence(faults)}")
     after = revised(spec, schedule)

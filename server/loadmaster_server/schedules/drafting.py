@@ -40,10 +40,14 @@ class DraftService:
         saved = self._store.drafts.save(run, author, base=request.base, schedule=request.schedule, version=version)
         return draft_view(saved, timeline.newest.number)
 
-    def discard(self, run: str, author: str) -> None:
-        """Throw a draft away."""
+    def discard(self, run: str, author: str, version: int | None) -> None:
+        """Throw a draft away; with `version` only that one.
+
+        Raises:
+            StaleError: Another version is there.
+        """
         self._store.schedules.timeline(run)
-        self._store.drafts.discard(run, author)
+        self._store.drafts.discard(run, author, version=version)
 
     def rebase(self, run: str, author: str, choices: Mapping[str, Side]) -> RebaseReply:
         """Merge a draft with the newest revision; it is written when no conflict is left undecided."""

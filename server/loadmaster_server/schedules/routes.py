@@ -138,9 +138,9 @@ def _add_drafts(router: APIRouter, schedules: ScheduleService) -> None:
         return _with_tag(schedules.drafts.save(run, author_of(who, author), request, version), response)
 
     @router.delete("/runs/{run}/drafts/{author}", status_code=204)
-    def discard_draft(who: AsEditor, run: str, author: Author) -> None:
-        """Throw a draft away."""
-        schedules.drafts.discard(run, author_of(who, author))
+    def discard_draft(who: AsEditor, run: str, author: Author, if_match: IfMatch = None) -> None:
+        """Throw a draft away; with If-Match only that version, if there is one."""
+        schedules.drafts.discard(run, author_of(who, author), None if if_match is None else _base(if_match))
 
     @router.post("/runs/{run}/drafts/{author}/rebase")
     def rebase_draft(who: AsEditor, run: str, author: Author, request: RebaseRequest) -> RebaseReply:

@@ -12,7 +12,15 @@ from ..access import Name
 from .merge import Side
 
 Author = Name
-Message = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must be text without the character NUL")
+    return text
+
+
+Message = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S"), AfterValidator(_storable)]
 Step = Annotated[int, Field(ge=0, lt=1 << 53)]
 MAX_KNOTS = 10_000
 

@@ -18,7 +18,7 @@ from ..store import (
     StreamKey,
     Timeline,
 )
-from .checking import check_schedule
+from .checking import check_schedule, check_step
 from .drafting import DraftService, merge_draft
 from .impact import impact
 from .schemas import (
@@ -142,6 +142,7 @@ class ScheduleService:
 
     def retime(self, run: str, author: str, number: int, request: RetimeRequest) -> ScheduledView:
         """Let a scheduled publish wait for another step."""
+        check_step(self._store.runs.definition(run).spec, request.at_step)
         return scheduled_view(self._store.schedules.retime(run, number, author, request.at_step))
 
     def preview(self, run: str, request: PreviewRequest) -> PreviewReply:

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DataError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
@@ -165,6 +165,8 @@ def _translated() -> Iterator[None]:
         yield
     except OverflowError as error:
         raise BadRequestError(f"a number is too large to be stored: {error}") from error
+    except DataError as error:  # PostgreSQL looks at what it is given; SQLite takes it
+        raise BadRequestError(f"a value must be one that can be stored: {error.orig}") from error
     except SQLAlchemyError as error:
         text = str(getattr(error, "orig", None) or type(error).__name__)
         if _is_away(error, text):

@@ -52,10 +52,7 @@ class DraftRepository:
         """
         with self._database.writing() as session:
             row = session.get(DraftRow, (run, author))
-            found = row.version if row else 0
-            if version is not None and version != found:
-                text = f"the draft of {author!r} has version {found}, not {version}: it was changed elsewhere"
-                raise StaleError(text, version=found)
+            found = _checked_version(row, author, version)
             if row is None:
                 row = DraftRow(run=run, author=author)
                 session.add(row)
@@ -64,15 +61,33 @@ class DraftRepository:
             row.schedule = schedule.model_dump(mode="json")
             return _record(row)
 
-    def discard(self, run: str, author: str) -> None:
-        """Throw a draft away; none is as good."""
+    def discard(self, run: str, author: str, *, version: int | None = None) -> None:
+        """Throw a draft away; none is as good.
+
+        Args:
+            version: The version that is thrown away; None: whatever is there.
+
+        Raises:
+            StaleError: Another version is there; carries its number.
+        """
         with self._database.writing() as session:
+            row = session.get(DraftRow, (run, author))
+            if row is not None:
+                _checked_version(row, author, version)
             close_draft(session, run, author)
 
 
 def close_draft(session: Session, run: str, author: str) -> None:
     """Throw a draft away as part of a change."""
     session.execute(delete(DraftRow).where(DraftRow.run == run, DraftRow.author == author))
+
+
+def _checked_version(row: DraftRow | None, author: str, version: int | None) -> int:
+    found = row.version if row else 0
+    if version is not None and version != found:
+        text = f"the draft of {author!r} has version {found}, not {version}: it was changed elsewhere"
+        raise StaleError(text, version=found)
+    return found
 
 
 def _record(row: DraftRow) -> DraftRecord:

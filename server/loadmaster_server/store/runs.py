@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
-from loadmaster_flight.wire.errors import ConflictError, NotFoundError
+from loadmaster_flight.wire.errors import NotFoundError
 
 from .audit import note
 from .database import Database
@@ -41,21 +41,20 @@ class RunRepository:
             _add_parts(session, definition)
         return True
 
-    def add_source(self, run: str, name: str, spec: dict[str, Any], manifest: SourceManifest, *, by: str) -> None:
-        """Freeze another source of a run, under the next ordinal, which its manifest must have.
-
-        Raises:
-            ConflictError: Another source was added meanwhile.
+    def add_source(self, run: str, name: str, spec: dict[str, Any], manifest: SourceManifest, *, by: str) -> bool:
+        """Freeze another source of a run, under the next ordinal; False where its manifest has another one, because a
+        source was added meanwhile: nothing is written then. `definition` has the newest afterwards.
         """
         with self._database.writing() as session:
             session.get(RunRow, run, with_for_update=True)
             num = session.scalar(select(func.count()).select_from(SourceRow).where(SourceRow.run == run))
-            if manifest.ordinal != num:
-                raise ConflictError(f"run {run!r} has {num} sources now, not {manifest.ordinal}: try again")
-            tree, rows = manifest.model_dump(mode="json"), _known_rows(manifest)
-            session.add(SourceRow(run=run, ordinal=num, name=name, manifest=tree, spec=spec, num_rows=rows))
-            note(session, author=by, action=Action.SOURCE_ADDED, run=run, revision=None, message=name, ordinal=num)
+            is_next = manifest.ordinal == num
+            if is_next:
+                tree, rows = manifest.model_dump(mode="json"), _known_rows(manifest)
+                session.add(SourceRow(run=run, ordinal=num, name=name, manifest=tree, spec=spec, num_rows=rows))
+                note(session, author=by, action=Action.SOURCE_ADDED, run=run, revision=None, message=name, ordinal=num)
         self._know(run, self._read_definition(run))
+        return is_next
 
     def definition(self, run: str) -> Definition:
         """The frozen spec and manifests of a run.

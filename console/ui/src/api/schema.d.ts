@@ -314,7 +314,7 @@ export interface paths {
         post?: never;
         /**
          * Discard Draft
-         * @description Throw a draft away.
+         * @description Throw a draft away; with If-Match only that version, if there is one.
          */
         delete: operations["discard_draft_api_v1_runs__run__drafts__author__delete"];
         options?: never;
@@ -2262,7 +2262,7 @@ export interface components {
         Ramp: {
             /**
              * Knots
-             * @description In ascending order of their steps.
+             * @description At least one, in ascending order of their steps.
              */
             knots: components["schemas"]["Knot"][];
         };
@@ -3426,12 +3426,17 @@ export interface components {
             /** Ticket Hex */
             ticket_hex: string;
         };
-        /** TicketRequest */
+        /**
+         * TicketRequest
+         * @description A rank asks for its next window. `nonce`: the one that it joined the generation with; nobody else has it.
+         */
         TicketRequest: {
             /** First Step */
             first_step: number;
             /** Generation */
             generation: number;
+            /** Nonce */
+            nonce: string;
             /** Rank */
             rank: number;
         };
@@ -4117,7 +4122,9 @@ export interface operations {
     discard_draft_api_v1_runs__run__drafts__author__delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "if-match"?: string | null;
+            };
             path: {
                 run: string;
                 author: string;

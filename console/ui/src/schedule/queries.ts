@@ -73,7 +73,7 @@ export async function readDraft(run: string, author: string): Promise<DraftView 
   return call(api.GET("/api/v1/runs/{run}/drafts/{author}", { params: { path: { run, author } } }));
 }
 
-/** Write a draft over a version, or throw it away. Never throws. */
+/** Write a draft over a version, or throw that one away. Never throws. */
 export async function saveDraft(
   run: string,
   author: string,
@@ -83,7 +83,8 @@ export async function saveDraft(
   const path = { run, author };
   try {
     if (draft.schedule === null) {
-      await call(api.DELETE("/api/v1/runs/{run}/drafts/{author}", { params: { path } }));
+      const header = { "if-match": ifMatch(version) };
+      await call(api.DELETE("/api/v1/runs/{run}/drafts/{author}", { params: { path, header } }));
       return { is: "saved", version: 0 };
     }
     const { tag } = await callTagged(
