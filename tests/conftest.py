@@ -17,7 +17,7 @@ from support.temporary_postgres import Cluster, temporary_postgres, why_not
 settings.register_profile("loadmaster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loadmaster")
 
-TOGETHER = ("tests/console/", "tests/secure/", "tests/telemetry/")
+TOGETHER = ("tests/console/", "tests/fuzz/", "tests/secure/", "tests/telemetry/")
 """Folders whose tests share something live."""
 SPECIAL_TOKENS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 PROSE = (
@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix")
     parser.addoption("--diagonal", action="store_true", help="run ten cells of the kill matrix")
     parser.addoption("--scale", action="store_true", help="open the console at 4,096 ranks and 306 sources")
+    parser.addoption("--fuzz", action="store_true", help="send thousands of random calls to each surface, not dozens")
 
 
 @pytest.hookimpl(optionalhook=True)

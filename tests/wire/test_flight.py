@@ -52,6 +52,10 @@ def test_call_when_it_is_not_served_then_our_error_and_no_traceback(
     assert "tickets (DoGet) and actions alone" in from_flight(caught.value).message
 
 
+def test_get_schema_when_asked_then_no_fields_and_no_traceback(client: fl.FlightClient) -> None:
+    assert client.get_schema(fl.FlightDescriptor.for_path("x")).schema == pa.schema([])
+
+
 @pytest.mark.parametrize("body", [b"{", b"\xff", b"[]", b"[" * 200_000], ids=["cut", "bytes", "list", "deep"])
 def test_action_when_its_body_is_no_object_then_bad_request(client: fl.FlightClient, body: bytes) -> None:
     with pytest.raises(fl.FlightError) as caught:

@@ -82,7 +82,7 @@ class SourceReader:
             UnavailableError: The bytes do not arrive; names source and shard.
         """
         opened, start_s = self._shard(shard), time.perf_counter()
-        found = self._call(shard, lambda: opened.read(block))
+        found = self._call(shard, lambda: _read(opened, block))
         self.meter.read(time.perf_counter() - start_s, found.size_bytes)
         return found
 
@@ -142,3 +142,10 @@ class SourceReader:
 
     def _place(self, shard: int) -> str:
         return f"source {self._manifest.name}, shard {shard} ({self._manifest.shards[shard].uri})"
+
+
+def _read(opened: Shard, block: int) -> Block:
+    num_blocks = opened.num_blocks()
+    if not 0 <= block < (block + 1 if num_blocks is None else num_blocks):
+        raise EndOfShardError
+    return opened.read(block)

@@ -196,8 +196,12 @@ class FlightService(fl.FlightServerBase):
     def _refuse(self, *_: Any) -> NoReturn:
         raise self.refuse(BadRequestError("this service has tickets (DoGet) and actions alone"))
 
-    # What Flight has besides: pyarrow would answer with a traceback (to GetSchema it adds one whatever we raise).
+    # What Flight has besides: pyarrow would answer with a traceback.
     list_flights = get_flight_info = do_put = do_exchange = _refuse
+
+    def get_schema(self, context: fl.ServerCallContext, descriptor: fl.FlightDescriptor) -> fl.SchemaResult:
+        """Nothing has a schema here. Whatever is raised, pyarrow adds its traceback: so no fields are the answer."""
+        return fl.SchemaResult(pa.schema([]))
 
     def stop(self, *, grace_s: float = 2.0) -> None:
         """Refuse new calls, let running ones end for `grace_s`, return. Idempotent; never blocks for longer."""

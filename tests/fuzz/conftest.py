@@ -1,0 +1,38 @@
+"""What is fuzzed: a live planner and what serves Flight around it. `--fuzz` runs the long version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from support.secured import Secured, read, secured
+
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+
+
+@pytest.fixture(scope="package")
+def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Iterator[Secured]:
+    """Planner, loader and constructor, a run that both ranks have read a step of."""
+    with secured(tmp_path_factory.mktemp("fuzzed"), tokenizer_file) as plane:
+        read(plane, 1)
+        yield plane
+
+
+def rss_bytes() -> int:
+    """Memory of this process, the servers in it included."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.fixture(scope="package")
+def num_examples(request: pytest.FixtureRequest) -> int:
+    """Of each property."""
+    return 2000 if request.config.getoption("--fuzz") else 60
