@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loadmaster_flight.telemetry import Distribution, Histogram, LogFormat, Readings, TelemetryOptions
-from loadmaster_flight.telemetry.endpoint import MetricsEndpoint, serving_metrics
+from loadmaster_flight.telemetry import Distribution, Histogram, LogFormat, Readings, TelemetryOptions, serving_metrics
+from loadmaster_flight.telemetry.endpoint import MetricsEndpoint
 from loadmaster_flight.telemetry.exposition import Exposition
 from loadmaster_flight.telemetry.metrics import MAX_SERIES, OTHERS, counter, gauge, histogram
 from loadmaster_flight.telemetry.options import add_log_options, add_metrics_options

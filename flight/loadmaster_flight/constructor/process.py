@@ -10,8 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadmaster_flight.telemetry import Readings, TelemetryOptions, add_log_options, add_metrics_options
-from loadmaster_flight.telemetry.endpoint import serving_metrics
+from loadmaster_flight.telemetry import (
+    Readings,
+    TelemetryOptions,
+    add_log_options,
+    add_metrics_options,
+    serving_metrics,
+)
 from loadmaster_flight.wire.actor import ActorLink, ActorReport
 from loadmaster_flight.wire.addresses import check_flight_address
 from loadmaster_flight.wire.control import Role

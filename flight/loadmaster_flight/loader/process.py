@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..spec.manifest import SourceManifest
 from ..spec.run import RunSpec
-from ..telemetry import Readings, TelemetryOptions, add_log_options, add_metrics_options
-from ..telemetry.endpoint import serving_metrics
+from ..telemetry import Readings, TelemetryOptions, add_log_options, add_metrics_options, serving_metrics
 from ..wire.actor import ActorLink, ActorReport
 from ..wire.addresses import check_flight_address
 from ..wire.control import HeartbeatReply, Role

@@ -4,6 +4,7 @@ from .distribution import SECONDS, Distribution, Histogram
 from .logs import LogFormat, configure_logging, log_fields
 from .metrics import Kind, Metric, Readings
 from .options import TelemetryOptions, add_log_options, add_metrics_options
+from .serving import serving_metrics
 
 __all__ = [
     "SECONDS",
@@ -18,4 +19,5 @@ __all__ = [
     "add_metrics_options",
     "configure_logging",
     "log_fields",
+    "serving_metrics",
 ]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from ..wire.errors import UnavailableError
 from ..wire.tls import Tls, check_listening
+from .exposition import Exposition
 from .metrics import Readings
-from .options import TelemetryOptions
 
 LOG = logging.getLogger(__name__)
 REQUEST_S = 5.0
@@ -51,8 +50,6 @@ class MetricsEndpoint:
         check_listening(host, tls)
         if tls.is_serving:
             tls.server_context()  # what cannot be used is told now
-        from .exposition import Exposition  # not before somebody asks for metrics: it takes a tenth of a second
-
         self._exposition = Exposition(role, collect)
         server_class = _Server6 if ":" in host else _Server
         try:
@@ -88,23 +85,6 @@ class MetricsEndpoint:
         body, content_type = self._exposition.render(environ.get("HTTP_ACCEPT", ""))
         start_response("200 OK", [("content-type", content_type), ("content-length", str(len(body)))])
         return [body] if environ["REQUEST_METHOD"] == "GET" else []
-
-
-@contextmanager
-def serving_metrics(
-    options: TelemetryOptions, role: str, collect: Callable[[], Readings], tls: Tls
-) -> Iterator[MetricsEndpoint | None]:
-    """An endpoint for as long as the block runs, where one is asked for.
-
-    Raises:
-        BadRequestError, UnavailableError: As `MetricsEndpoint`.
-    """
-    if options.metrics_port is None:
-        yield None
-        return
-    with MetricsEndpoint(role, collect, host=options.metrics_host, port=options.metrics_port, tls=tls) as endpoint:
-        LOG.info("metrics at %s", endpoint.url)
-        yield endpoint
 
 
 class _Server(ThreadingMixIn, WSGIServer):
