@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loadmaster_flight.wire.actions import Action
-from loadmaster_flight.wire.errors import LoadmasterError
+from loadmaster_flight.wire.errors import LoadmasterError, UnavailableError
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.waiting import BEAT_S
@@ -19,7 +19,8 @@ from loadmaster_flight.wire.waiting import BEAT_S
 RETRY_S = 0.5
 LAST_RETRY_S = 0.1
 LAST_TIMEOUT_S = 1.0
-CLOSE_S = 3.0
+GONE_S = 2.0
+CLOSE_S = 10.0
 MAX_HOST = 64
 MAX_WAITS = 32
 """Waits that are told with one acknowledgement; where more have come since the last one, the oldest are left out."""
@@ -54,7 +55,7 @@ class Acknowledger:
         self._waits: deque[tuple[int, float]] = deque(maxlen=MAX_WAITS)
         self._host = socket.gethostname()[:MAX_HOST]
         self._address, self._ticket_hex = "", ""
-        self._is_closed, self._is_leaving, self._until_s = False, False, 0.0
+        self._is_closed, self._is_leaving, self._closed_s = False, False, 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -73,14 +74,17 @@ class Acknowledger:
             self._changed.notify_all()
 
     def close(self, *, in_peace: bool = True) -> None:
-        """Send what is left, as long as the planner says where to, for about `CLOSE_S` at most, and end. Idempotent.
+        """Send what is left, and end. Idempotent.
+
+        Where it is refused, as the rank has moved or its constructor is yet to be ready, that takes `CLOSE_S` at most;
+        where nobody is reached, `GONE_S`; where the planner does not say where to send it, no time at all.
 
         Args:
             in_peace: Say also that the rank has closed its stream, and is not dead.
         """
         with self._changed:
             if not self._is_closed:
-                self._is_leaving, self._until_s = in_peace, time.monotonic() + CLOSE_S - LAST_TIMEOUT_S
+                self._is_leaving, self._closed_s = in_peace, time.monotonic()
             self._is_closed = True
             self._changed.notify_all()
         if self._thread is not threading.current_thread():
@@ -102,12 +106,15 @@ class Acknowledger:
                     continue
                 if peer is None or peer.address != address:
                     peer = stack.enter_context(FlightPeer(address, tls=self._tls))
-                is_sent = self._send(peer, step, ticket_hex)
-                if is_last and (is_sent or time.monotonic() > self._until_s or not self._find_again()):
+                error = self._send(peer, step, ticket_hex)
+                if is_last and (error is None or not self._find_again(error)):
                     return
 
-    def _find_again(self) -> bool:
-        """Ask where the last acknowledgement should go, after a moment; False where the planner does not say it."""
+    def _find_again(self, error: LoadmasterError) -> bool:
+        """Ask where the last acknowledgement should go, after a moment; False where it is not sent again."""
+        patience_s = GONE_S if isinstance(error, UnavailableError) else CLOSE_S - LAST_TIMEOUT_S
+        if not error.retry or time.monotonic() - self._closed_s > patience_s:
+            return False
         time.sleep(LAST_RETRY_S)
         try:
             address, ticket_hex = self._find()
@@ -116,7 +123,7 @@ class Acknowledger:
         self.send_to(address, ticket_hex)
         return True
 
-    def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> bool:
+    def _send(self, peer: FlightPeer, step: int, ticket_hex: str) -> LoadmasterError | None:
         with self._changed:
             waits = [wait for wait in self._waits if wait[0] < step]
         try:
@@ -125,14 +132,14 @@ class Acknowledger:
             if self._is_leaving:
                 body["is_leaving"] = True
             peer.action(Action.ACK, body, timeout_s=LAST_TIMEOUT_S)
-        except LoadmasterError:  # the reader meets the same failure, and says so
+        except LoadmasterError as error:  # the reader meets the same failure, and says so
             self._on_failure()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed or self._ticket_hex != ticket_hex, RETRY_S)
-            return False
+            return error
         with self._changed:
             while self._waits and self._waits[0] in waits:
                 self._waits.popleft()
             if self._ticket_hex == ticket_hex:
                 self._sent = step
-        return True
+        return None

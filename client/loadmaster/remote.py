@@ -131,7 +131,7 @@ class RemoteFeed:
         self._acknowledger.acknowledge(step, wait_s=wait_s)
 
     def close(self, *, in_peace: bool = True) -> None:
-        """End both threads. Idempotent; the last acknowledgement is sent if the planner says where to, for 3 s at most.
+        """End both threads. Idempotent; the last acknowledgement is sent if the planner says where to, in 10 s at most.
 
         Args:
             in_peace: The constructor is told that this rank closed its stream, and did not die.
