@@ -17,6 +17,7 @@ from loadmaster_server.store import (
     Definition,
     GenerationKey,
     NewGeneration,
+    PlannedStep,
     PlanRecord,
     Published,
     RevisionRecord,
@@ -85,6 +86,20 @@ def test_commit_when_a_revision_came_between_then_refused_and_nothing_written(st
     assert list(store.plans.digests(key, 0, 99)) == [0, 1, 2, 3, 4]
     store.plans.commit(key, _plan(5, 2), checkpoint=None)
     assert store.generations.get(key).planned == 6
+
+
+def test_commit_all_when_a_revision_or_a_publish_comes_between_then_refused(store: Store, key: GenerationKey) -> None:
+    """Steps [8, 12) were being planned together: neither a revision at 8 nor one that waits for 10 is passed over."""
+    steps = [PlannedStep(plan=_plan(step)) for step in range(8, 12)]
+    assert _publish(store, at_step=10).scheduled is not None
+    with pytest.raises(SupersededError, match="step 10 was planned without the publish"):
+        store.plans.commit_all(key, steps)
+    store.plans.commit_all(key, steps[:2])
+    assert store.schedules.next_due(RUN) == 10
+    _publish(store, at_step=9)
+    with pytest.raises(SupersededError, match="step 9 was planned under revision 0"):
+        store.plans.commit_all(key, [PlannedStep(plan=_plan(step)) for step in (9, 10)])
+    assert store.generations.get(key).planned == 9
 
 
 def test_publish_when_the_final_step_is_taken_back_then_there_is_no_end(store: Store, key: GenerationKey) -> None:

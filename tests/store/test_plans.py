@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from loadmaster_server.store import (
     Definition,
     GenerationKey,
     NewGeneration,
+    PlannedStep,
     PlanRecord,
     Store,
     StreamKey,
@@ -58,6 +60,26 @@ def test_commit_when_fenced_then_gone_and_nothing_is_written(
     assert store.plans.read(key, 0, 9) == []
     assert store.plans.checkpoint(key, 9) is None
     assert store.plans.num_verdicts("run") == 0
+
+
+def test_commit_all_when_several_then_as_if_one_by_one(store: Store, key: GenerationKey, make_plan: MakePlan) -> None:
+    plans = [make_plan(step, is_final=step == 3) for step in range(4)]
+    again = replace(BAD_ROW, epoch=1)
+    rests: list[dict[str, Any]] = [{"verdicts": [BAD_ROW]}, {"checkpoint": b"2"}, {"verdicts": [again]}, {}]
+    store.plans.commit_all(key, [PlannedStep(plan=plan, **rest) for plan, rest in zip(plans, rests, strict=True)])
+    generation = store.generations.get(key)
+    assert store.plans.read(key, 0, 9) == plans
+    assert (generation.planned, generation.bound, generation.end_step) == (4, 0, 4)
+    assert store.plans.checkpoint(key, 9) == (2, b"2")
+    assert store.plans.num_verdicts("run") == 1
+
+
+def test_commit_all_when_only_some_are_replayed_then_those_are_bound(
+    store: Store, key: GenerationKey, make_plan: MakePlan, make_new: Callable[..., NewGeneration]
+) -> None:
+    child = store.generations.open(TRAIN, replace(make_new(), replay_until=2)).key
+    store.plans.commit_all(child, [PlannedStep(plan=make_plan(step)) for step in range(3)])
+    assert store.generations.get(child).bound == 2
 
 
 def test_checkpoint_when_several_then_the_newest_at_or_before(

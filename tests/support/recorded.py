@@ -35,7 +35,7 @@ from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_server.planning import NeedMetadata, StreamPlanner
 from loadmaster_server.planning.simulation import Lengths, StatedSource
 from loadmaster_server.planning.simulation.made_up import BLOCK_ROWS
-from loadmaster_server.plans.loop import plan_record
+from loadmaster_server.plans.step_writer import plan_record
 from loadmaster_server.store import Definition, GenerationKey, NewGeneration, Store, StreamKey
 
 CHECKPOINT_STEPS = 8

@@ -59,6 +59,11 @@ class PlannerState:
     sources: tuple[SourceState, ...]
     queue: PieceTable
 
+    @property
+    def queue_tokens(self) -> int:
+        """Tokens that are drawn and wait for a later step."""
+        return int(self.queue.tokens_N.sum())
+
     @staticmethod
     def start(lanes: list[int]) -> PlannerState:
         """The state before step 0, from the number of lanes of each source."""

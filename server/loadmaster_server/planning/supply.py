@@ -15,7 +15,10 @@ from .feed import SourceFeed
 from .mixture import weights_of
 from .rules import StreamRules
 
-STEPS_AHEAD = 2
+STEPS_AHEAD, MOST_STEPS_AHEAD = 2, 16
+"""Steps whose rows are asked for: the more, the smaller they are, since a round trip costs more than a small step."""
+TOKENS_AHEAD = 1 << 15
+"""More than two steps are asked for up to so many tokens: to measure them takes no time."""
 LEAST_ROWS = 8
 """Asked of a source of which nothing is known yet: of long documents more would delay the first step."""
 FEW_ROWS = 64
@@ -44,7 +47,7 @@ def rows_per_step(feeds: Sequence[SourceFeed], rules: StreamRules, step: int) ->
 def demands_of(
     feeds: Sequence[SourceFeed], rules: StreamRules, step: int, missing: Sequence[int], num_attempts: int
 ) -> list[Demand]:
-    """Demands that fill every source that runs low up to two steps' rows, and those of `missing` in any case.
+    """Demands that fill every source that runs low up to the rows of the next steps, and those of `missing` anyway.
 
     Args:
         missing: Sources that the step cannot be planned without.
@@ -52,10 +55,11 @@ def demands_of(
     """
     demands: list[Demand] = []
     shape = rules.shape_at(step)
-    quarter = shape.num_bins * shape.capacity / 4
+    room = shape.num_bins * shape.capacity
+    steps = min(MOST_STEPS_AHEAD, max(STEPS_AHEAD, TOKENS_AHEAD // room))
     for feed, rows in zip(feeds, rows_per_step(feeds, rules, step), strict=True):
-        few = min(FEW_ROWS, int(quarter / feed.tokens_per_row)) if feed.tokens_per_row else 0
-        wanted = min(MOST_ROWS, max(LEAST_ROWS, few, math.ceil(STEPS_AHEAD * rows)))
+        few = min(FEW_ROWS, int(room / 4 / feed.tokens_per_row)) if feed.tokens_per_row else 0
+        wanted = min(MOST_ROWS, max(LEAST_ROWS, few, math.ceil(steps * rows)))
         lacking = wanted - feed.num_buffered
         if feed.source in missing:
             growth = 1 << min(num_attempts, _MAX_DOUBLINGS)

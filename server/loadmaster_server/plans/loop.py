@@ -7,40 +7,37 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from loadmaster_flight.telemetry import log_fields
 from loadmaster_flight.wire.errors import GoneError, InternalError, LoadmasterError, NotFoundError, RunPausedError
-from loadmaster_flight.wire.schemas import Verdict
 from loadmaster_flight.wire.stages import BLOCKED, BUSY, IDLE, StageClock
-from loadmaster_flight.wire.step_plan import StepPlan, plans_to_bytes
+from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_flight.wire.tls import Tls
 from loadmaster_flight.wire.tracing import ROOT, StepPlace, step_span
 from loadmaster_flight.wire.waiting import PLANNER_URL
 
 from ..outage import OutageLog
 from ..planning.demand import NeedMetadata
-from ..planning.epoch_counts import EpochCounts
-from ..planning.planner import PlannerState, StreamPlanner
+from ..planning.planner import StreamPlanner
 from ..store import (
     GenerationKey,
     GenerationRecord,
     GenerationState,
-    PlanRecord,
     Store,
     SupersededError,
-    VerdictKind,
-    VerdictRecord,
 )
 from .counters import Counters
 from .measuring import MetadataFetcher, StoppedError
 from .restoring import check_equal, parents_log, restore
 from .revisions import Revisions
+from .step_writer import StepWriter
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
 """The loop looks at the store this often without being woken."""
 RETRY_S = 0.25
+MAX_TOGETHER, TOGETHER_S = 16, 0.1
+"""So many steps are written at once, as far as they are planned in so many seconds: ranks may wait for the first."""
 _OVER = (GenerationState.FENCED, GenerationState.ENDED)
 
 
@@ -70,14 +67,14 @@ class PlanLoop:
         counters: Counters | None = None,
         tls: Tls | None = None,
     ) -> None:
-        self._store, self.key, self._checkpoint_steps = store, key, checkpoint_steps
+        self._store, self.key = store, key
         self._topic = str(key.stream_key)
         self._plan_ahead = store.runs.definition(key.run).spec.budgets.plan_ahead
         self._fetcher = MetadataFetcher(store, key.run, lambda reason: store.generations.note(key, reason), tls=tls)
         self.pardons: Counter[int] = Counter() if pardons is None else pardons
-        self._learned: dict[int, EpochCounts] = {}
         self._counters = Counters() if counters is None else counters
         self._counts = self._counters.of(key.stream_key)
+        self._writer = StepWriter(store, key, checkpoint_steps=checkpoint_steps, counters=self._counters)
         self._outage = OutageLog(str(key))
         self._paused_at: int | None = None
         self.clock = StageClock(BLOCKED)
@@ -179,7 +176,8 @@ class PlanLoop:
                 return
             if planner.step > generation.planned:  # a revision took plans back
                 return
-            if planner.is_over or planner.step >= generation.skip.ahead(generation.acknowledged, self._plan_ahead):
+            ahead = generation.skip.ahead(generation.acknowledged, self._plan_ahead)
+            if planner.is_over or planner.step >= ahead:
                 self._store.bulletin.wait(self._topic, seen, LOOK_S)
             elif planner.step < (generation.replay_until or 0):
                 before = next(replayed, None)
@@ -187,19 +185,35 @@ class PlanLoop:
                 with step_span(ROOT, self._place(planner.step), is_replayed=True):
                     plan = self._replay(planner)
                     check_equal(generation, plan, before)
-                    self._commit(planner, plan)
+                    self._writer.add(planner, plan)
+                    self._write()
             else:
-                self._plan_and_commit(planner, revisions)
+                self._plan_timed(planner, revisions, ahead)
 
     def _place(self, step: int) -> StepPlace:
         return StepPlace(self.key.run, self.key.stream, self.key.generation, step)
 
-    def _plan_and_commit(self, planner: StreamPlanner, revisions: Revisions) -> None:
-        before_s = self.clock.read()[BUSY]
-        with step_span(ROOT, self._place(planner.step)), self.clock.doing(BUSY), log_fields(step=planner.step):
-            revisions.follow(planner)
-            self._commit(planner, self._next_plan(planner, lambda: revisions.have_moved(planner)))
-        self._counts.planning.observe(self.clock.read()[BUSY] - before_s)
+    def _plan_timed(self, planner: StreamPlanner, revisions: Revisions, ahead: int) -> None:
+        before_s, first = self.clock.read()[BUSY], planner.step
+        with self.clock.doing(BUSY):
+            self._plan_some(planner, revisions, ahead)
+        busy_s, num_steps = self.clock.read()[BUSY] - before_s, planner.step - first
+        for _ in range(num_steps):
+            self._counts.planning.observe(busy_s / num_steps)
+
+    def _plan_some(self, planner: StreamPlanner, revisions: Revisions, ahead: int) -> None:
+        """Plan the next step, and those before `ahead` that take no time after it; write them together."""
+        due = revisions.follow(planner)
+        last = min(ahead, planner.step + MAX_TOGETHER, ahead if due is None else due)
+        until_s = time.monotonic() + TOGETHER_S
+        try:
+            while True:
+                with step_span(ROOT, self._place(planner.step)), log_fields(step=planner.step):
+                    self._writer.add(planner, self._next_plan(planner, lambda: revisions.have_moved(planner)))
+                if planner.is_over or planner.step >= last or time.monotonic() > until_s:
+                    return
+        finally:
+            self._write()
 
     def _restore(self, generation: GenerationRecord) -> StreamPlanner:
         start_s = time.monotonic()
@@ -207,7 +221,7 @@ class PlanLoop:
         self._counters.add("restores")
         self._counters.add("restored_steps", num_replanned)
         self._counters.set("last_restore_seconds", time.monotonic() - start_s)
-        self._counts.queue_tokens = _queue_tokens(planner.state())
+        self._counts.queue_tokens = planner.state().queue_tokens
         return planner
 
     def _replay(self, planner: StreamPlanner) -> StepPlan:
@@ -229,85 +243,19 @@ class PlanLoop:
 
     def _measure_and_plan(self, planner: StreamPlanner, is_moot: Callable[[], bool] = lambda: False) -> StepPlan:
         """Plan a step with the metadata that it needs, unless a revision comes that makes another step of it."""
-        while not (self._stop.is_set() or is_moot()):
+        while not self._stop.is_set():
             try:
                 return planner.plan_next()
             except NeedMetadata as need:
+                self._write()  # a loader may take its time
                 with step_span("measure", self._place(planner.step), demands=len(need.demands)):
                     for batch in self.clock.each(self._fetcher.fetch(need.demands, is_moot), IDLE):
                         planner.feed(batch)
+                if is_moot():
+                    break
         raise StoppedError
 
-    def _commit(self, planner: StreamPlanner, plan: StepPlan) -> None:
-        state = planner.state()
-        record = plan_record(plan, list(state.placed_tokens_S), graph=planner.aggregate(), origins=planner.origins())
-        is_base = planner.step % self._checkpoint_steps == 0 or plan.is_final
-        checkpoint = self._encoded(state) if is_base else None
-        verdicts = _verdicts(self.key.stream, planner.new_verdicts())
-        self._store.plans.commit(self.key, record, checkpoint=checkpoint, verdicts=verdicts)
-        if checkpoint is not None:
-            self._counters.add("checkpoints_written")
-            self._counters.add("checkpoint_bytes_written", len(checkpoint))
-        self._counts.queue_tokens = _queue_tokens(state)
-        self._keep_counts(state)
-        self._outage.went_well()
-        self._store.bulletin.post(self._topic)
-
-    def _encoded(self, state: PlannerState) -> bytes:
-        start_s = time.monotonic()
-        data = state.to_bytes()
-        self._counters.encoding.observe(time.monotonic() - start_s)
-        return data
-
-    def _keep_counts(self, state: PlannerState) -> None:
-        """What an epoch of a source held is known when it is planned to its end."""
-        found = {ordinal: source.learned for ordinal, source in enumerate(state.sources) if source.learned is not None}
-        fresh = {ordinal: counts for ordinal, counts in found.items() if self._learned.get(ordinal) != counts}
-        if fresh:
-            self._store.runs.learn(self.key.run, fresh)
-            self._learned |= fresh
-
-
-def plan_record(
-    plan: StepPlan, total_tokens: list[int], *, graph: dict[str, object], origins: dict[str, object]
-) -> PlanRecord:
-    """A step as the plan log keeps it.
-
-    Args:
-        plan: With its digest.
-        total_tokens: Shape (S,), placed since step 0 of the lineage.
-        graph, origins: What `StreamPlanner.aggregate` and `origins` say of the step.
-    """
-    summary = {
-        "num_tokens": plan.num_tokens,
-        "num_pieces": len(plan.pieces),
-        "capacity": plan.num_bins * plan.seq_len,
-        "source_tokens": plan.source_tokens_S.tolist(),
-        "total_tokens": total_tokens,
-        "weights": plan.weights_S.tolist(),
-        "graph": graph,
-        "origins": origins,
-    }
-    return PlanRecord(
-        step=plan.step,
-        digest=plan.digest,
-        revision=plan.revision,
-        is_final=plan.is_final,
-        body=plans_to_bytes([plan]),
-        summary=summary,
-    )
-
-
-def _queue_tokens(state: PlannerState) -> int:
-    return int(state.queue.tokens_N.sum())
-
-
-def _verdicts(stream: str, rows: Any) -> list[VerdictRecord]:
-    """Rows of schema METADATA that were left out, as entries of the journal; those that have tokens are too long."""
-    names = ["source", "epoch", "shard", "block", "row", "verdict", "reason", "num_tokens"]
-    records = []
-    for row in rows.select(names).to_pylist():
-        kind = VerdictKind.OVER_LONG if row.pop("num_tokens") else VerdictKind.MEASURED
-        row["reason"] = row["reason"] or Verdict(row["verdict"]).name
-        records.append(VerdictRecord(kind=kind, stream=stream, **row))
-    return records
+    def _write(self) -> None:
+        """Write what is planned; nothing where nothing is."""
+        if self._writer.write():
+            self._outage.went_well()

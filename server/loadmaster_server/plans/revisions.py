@@ -28,14 +28,17 @@ class Revisions:
             timeline = self._store.schedules.timeline(self._run)
             self._to(planner, timeline.at(planner.step).number if logged is None else logged.revision)
 
-    def follow(self, planner: StreamPlanner) -> None:
+    def follow(self, planner: StreamPlanner) -> int | None:
         """Before a step is planned for the first time: under the revision in force, one that waited for it included.
+
+        Returns:
+            The step that the next publish waits for: before it is planned, this has to be called again.
 
         Raises:
             MeshError: Its steps cannot be dealt to the mesh; names the numbers.
         """
         if not self._is_train:
-            return
+            return None
 
         def check(schedule: ScheduleSpec, step: int) -> None:
             spec = self._store.runs.definition(self._run).spec
@@ -43,8 +46,12 @@ class Revisions:
                 raise SpecError(f"schedule: {one_sentence(faults)}")
             planner.check(revised(spec, schedule))
 
-        self._store.schedules.activate_due(self._run, planner.step, check)
+        due = self._store.schedules.next_due(self._run)
+        if due is not None and due <= planner.step:
+            self._store.schedules.activate_due(self._run, planner.step, check)
+            due = self._store.schedules.next_due(self._run)
         self._to(planner, self._store.schedules.timeline(self._run).at(planner.step).number)
+        return due
 
     def have_moved(self, planner: StreamPlanner) -> bool:
         """Whether the planner is at work on a step under a revision that has none of it any more."""

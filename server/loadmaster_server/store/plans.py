@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, func, insert, select
 from sqlalchemy.orm import Session
 
 from loadmaster_flight.spec.run import TRAIN
@@ -23,15 +23,15 @@ from .records import (
     GenerationKey,
     GenerationRecord,
     GenerationState,
+    PlannedStep,
     PlanRecord,
     StepMembership,
     StreamKey,
     VerdictKind,
     VerdictRecord,
 )
-from .revisions import SupersededError
 from .segments import Segment, SegmentStorage
-from .superseding import revision_at
+from .superseding import check_in_force
 
 
 class PlanRepository:
@@ -48,31 +48,32 @@ class PlanRepository:
     def commit(
         self, key: GenerationKey, plan: PlanRecord, *, checkpoint: bytes | None, verdicts: Sequence[VerdictRecord] = ()
     ) -> None:
-        """Append the next step, with what it rests on, in one transaction.
+        """Append the next step: see `commit_all`."""
+        self.commit_all(key, [PlannedStep(plan=plan, checkpoint=checkpoint, verdicts=verdicts)])
+
+    def commit_all(self, key: GenerationKey, steps: Sequence[PlannedStep]) -> None:
+        """Append the next steps, with what they rest on, in one transaction.
 
         Args:
-            key: Generation whose next step it is. A step that it replays is bound at once.
-            plan: The step.
-            checkpoint: The planner's state after it, when this is a step to keep it at.
-            verdicts: Samples that were left out on the way; those journaled before are passed over.
+            key: Generation whose next steps they are. Those that it replays are bound at once.
+            steps: At least one, in order, the new ones under one revision. Of their verdicts those journaled before
+                are passed over.
 
         Raises:
             GoneError: The generation was fenced meanwhile; nothing is written.
-            SupersededError: The step is another revision's meanwhile; nothing is written.
+            SupersededError: One of them is another revision's meanwhile, or a publish waits for it; nothing is written.
         """
+        plans = [step.plan for step in steps]
         with self._database.writing() as session:
             lock_run(session, key.run)
-            generation = _plannable(session, key, plan)
-            self._journal(session, key.run, verdicts)
-            session.add(PlanRow(**_place(key), **_columns(plan)))
-            if checkpoint is not None:
-                at = {"step": plan.step + 1, "written_at": time.time()}
-                session.add(CheckpointRow(**_place(key), **at, state=checkpoint))
-            generation.planned = plan.step + 1
-            if plan.step < (generation.replay_until or 0):
-                generation.bound = max(generation.bound, plan.step + 1)
-            if plan.is_final:
-                generation.end_step = plan.step + 1
+            generation = _plannable(session, key, plans)
+            self._journal(session, key.run, [verdict for step in steps for verdict in step.verdicts])
+            session.execute(insert(PlanRow), [_place(key) | _columns(plan) for plan in plans])
+            session.add_all(_checkpoints(key, steps))
+            generation.planned = plans[-1].step + 1
+            generation.bound = max(generation.bound, min(generation.planned, generation.replay_until or 0))
+            if plans[-1].is_final:
+                generation.end_step = generation.planned
 
     def read(self, key: GenerationKey, first: int, last: int) -> list[PlanRecord]:
         """The planned steps in [first, last), in order, from SQL or from segment files.
@@ -156,19 +157,28 @@ class PlanRepository:
         self._database.insert_new(session, VerdictRow, [{"run": run, **asdict(verdict)} for verdict in verdicts])
 
 
-def _plannable(session: Session, key: GenerationKey, plan: PlanRecord) -> GenerationRow:
-    step = plan.step
+def _plannable(session: Session, key: GenerationKey, plans: Sequence[PlanRecord]) -> GenerationRow:
+    step = plans[0].step
+    assert [plan.step for plan in plans] == list(range(step, step + len(plans)))
     row = session.get(GenerationRow, (key.run, key.stream, key.generation), with_for_update=True)
     if row is None:
         raise NotFoundError(f"there is no {key}")
     if row.state == GenerationState.FENCED:
         raise GoneError(f"{key} was replaced by a newer one: step {step} is not planned in it")
-    is_new = key.stream == TRAIN and step >= (row.replay_until or 0)
-    if is_new and revision_at(session, key.run, step) != plan.revision:
-        raise SupersededError(f"{key}: step {step} was planned under revision {plan.revision}")
+    new = [plan for plan in plans if plan.step >= (row.replay_until or 0)]
+    if key.stream == TRAIN and new:
+        check_in_force(session, key, new[0].revision, first=new[0].step, last=new[-1].step)
     if row.planned != step:
         raise InternalError(f"{key}: step {step} was planned, but the next one to plan is {row.planned}")
     return row
+
+
+def _checkpoints(key: GenerationKey, steps: Sequence[PlannedStep]) -> list[CheckpointRow]:
+    return [
+        CheckpointRow(**_place(key), step=step.plan.step + 1, written_at=time.time(), state=step.checkpoint)
+        for step in steps
+        if step.checkpoint is not None
+    ]
 
 
 def _place(key: GenerationKey) -> dict[str, str | int]:

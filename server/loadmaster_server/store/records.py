@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -213,6 +214,20 @@ class PlanRecord:
     is_final: bool
     body: bytes
     summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """A step to be committed, with what it rests on.
+
+    Attributes:
+        checkpoint: The planner's state after it, when this is a step to keep it at.
+        verdicts: Samples that were left out on the way.
+    """
+
+    plan: PlanRecord
+    checkpoint: bytes | None = None
+    verdicts: Sequence[VerdictRecord] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from .revisions import (
     Timeline,
 )
 from .schedule_models import ScheduledRow
-from .superseding import room_of, supersede
+from .superseding import next_due, room_of, supersede
 
 Decide = Callable[[Timeline, int, Room], ScheduleSpec]
 """The schedule that is to be in force from a step on, checked; raises what forbids it."""
@@ -91,6 +91,11 @@ class ScheduleRepository:
             _note_revision(session, run, change.action, revision, plans=num_plans)
             _suspend_others(session, row)
             return Published(revision=revision)
+
+    def next_due(self, run: str) -> int | None:
+        """The first step that a publish waits for; None while none does."""
+        with self._database.reading() as session:
+            return next_due(session, run)
 
     def activate_due(self, run: str, step: int, check: Callable[[ScheduleSpec, int], None]) -> bool:
         """Before a step is planned: make revisions of the publishes that wait for it; whether any was due.

@@ -8,7 +8,9 @@ from sqlalchemy.orm import Session
 from loadmaster_flight.spec.run import TRAIN
 
 from .models import CheckpointRow, GenerationRow, PlanRow, RevisionRow, StreamRow
-from .revisions import Room
+from .records import GenerationKey
+from .revisions import Room, ScheduledState, SupersededError
+from .schedule_models import ScheduledRow
 
 
 def room_of(session: Session, run: str) -> Room:
@@ -42,6 +44,25 @@ def revision_at(session: Session, run: str, step: int) -> int:
     """Number of the revision in force at a step: the newest of those that begin at or before it."""
     found = (RevisionRow.run == run, RevisionRow.from_step <= step)
     return session.scalar(select(func.max(RevisionRow.revision)).where(*found)) or 0
+
+
+def check_in_force(session: Session, key: GenerationKey, revision: int, *, first: int, last: int) -> None:
+    """Refuse new steps [first, last] of the train stream that were planned under a revision not in force at them.
+
+    Raises:
+        SupersededError: One of them has another revision by now, or will have: a publish waits for it.
+    """
+    for step in {first, last}:  # from step to step revisions only rise
+        if revision_at(session, key.run, step) != revision:
+            raise SupersededError(f"{key}: step {step} was planned under revision {revision}")
+    if last > first and (due := next_due(session, key.run)) is not None and first < due <= last:
+        raise SupersededError(f"{key}: step {due} was planned without the publish that waits for it")
+
+
+def next_due(session: Session, run: str) -> int | None:
+    """The first step that a publish waits for."""
+    pending = (ScheduledRow.run == run, ScheduledRow.state == ScheduledState.PENDING)
+    return session.scalar(select(func.min(ScheduledRow.at_step)).where(*pending))
 
 
 def _newest(session: Session, run: str, *, is_locked: bool = False) -> GenerationRow | None:

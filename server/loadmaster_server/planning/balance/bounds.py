@@ -35,11 +35,8 @@ def densities(size_N: Int64Array, cost_N: Float64Array) -> Densities:
         q = min(int(cost_N[i] / (size_N[i] * unit)), CLASSES - 1)
         size_Q[q + 1] += size_N[i]
         cost_Q[q + 1] += cost_N[i]
-    for q in range(CLASSES):
-        size_Q[q + 1] += size_Q[q]
-        cost_Q[q + 1] += cost_Q[q]
     least_Q = np.arange(CLASSES) * unit * (1.0 - 1e-12)
-    return Densities(size_Q, cost_Q, least_Q)
+    return Densities(np.cumsum(size_Q), np.cumsum(cost_Q), least_Q)
 
 
 @compiled

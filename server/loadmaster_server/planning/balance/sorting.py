@@ -39,8 +39,7 @@ def by_digit(key_N: Int64Array, order_N: Int64Array, shift: int) -> Int64Array:
     start = np.zeros(DIGITS + 1, np.int64)
     for i in range(len(key_N)):
         start[((key_N[i] >> shift) & (DIGITS - 1)) + 1] += 1
-    for digit in range(DIGITS):
-        start[digit + 1] += start[digit]
+    start = np.cumsum(start)
     sorted_N = np.empty(len(order_N), np.int64)
     for k in range(len(order_N)):
         digit = (key_N[order_N[k]] >> shift) & (DIGITS - 1)
