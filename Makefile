@@ -8,7 +8,7 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup console api demo screenshots docs test matrix check bench compose-env clean
+.PHONY: help setup console api demo screenshots docs test matrix fuzz check bench compose-env clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -47,6 +47,9 @@ test: $(READY) ## run the tests; ARGS goes to pytest, WORKERS=0 runs them in one
 
 matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells)
 	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)
+
+fuzz: $(READY) ## send thousands of random calls to HTTP and Flight
+	@$(BIN)/pytest -n 0 --fuzz --timeout 3600 tests/fuzz $(ARGS)
 
 check: $(READY) ## format, lint, types, layers; the console too
 	$(BIN)/ruff format --check .

@@ -35,4 +35,4 @@ def rss_bytes() -> int:
 @pytest.fixture(scope="package")
 def num_examples(request: pytest.FixtureRequest) -> int:
     """Of each property."""
-    return 2000 if request.config.getoption("--fuzz") else 60
+    return 2000 if request.config.getoption("--fuzz") else 40

@@ -51,18 +51,21 @@ def test_routes_when_they_are_asked_for_anything_then_problems_have_codes(
 ) -> None:
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 50
-    each = max(3, num_examples // 20)
-    for operation in operations[::2]:  # what is loaded and compiled once
+    each = max(2, num_examples // 80)
+    for operation in operations[::4]:  # what is loaded and compiled once
         _ask(plane, operation, session, 1)
     before = rss_bytes()
-    for operation in operations:
-        _ask(plane, operation, session, each)
+    answered = {operation.label: _ask(plane, operation, session, each) for operation in operations}
+    well = [label for label, statuses in answered.items() if min(statuses, default=500) < 400]
+    assert len(well) > len(operations) // 3, f"hardly any request was good enough to be answered: {answered}"
     gc.collect()
     assert rss_bytes() - before < SLACK_BYTES
     assert json.loads(session.get(plane.url + "/api/v1/health", timeout=CALL_S).text)["status"] == "ok"
 
 
-def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples: int) -> None:
+def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples: int) -> set[int]:
+    """Ask for one route; which statuses came."""
+    statuses: set[int] = set()
     known = {"run": RUN, "stream": "train", "generation": 0, "actor_id": plane.loader.link.actor_id, "author": "fuzz"}
 
     @settings(settings.get_profile("fuzz"), max_examples=num_examples)
@@ -70,12 +73,13 @@ def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples
     def requests_of(case: Any, luck: int) -> None:
         if luck and case.path_parameters:
             case.path_parameters.update({name: known[name] for name in case.path_parameters if name in known})
-        _send(case, plane.url, session)
+        statuses.add(_send(case, plane.url, session))
 
     requests_of()
+    return statuses
 
 
-def _send(case: Any, url: str, session: requests.Session) -> None:
+def _send(case: Any, url: str, session: requests.Session) -> int:
     arguments = case.as_transport_kwargs(base_url=url)
     arguments["headers"] = {**arguments["headers"], "authorization": session.headers["authorization"]}
     with session.request(**arguments, stream=True, timeout=CALL_S) as answer:
@@ -86,9 +90,10 @@ def _send(case: Any, url: str, session: requests.Session) -> None:
     )
     assert "Traceback" not in body, place
     if answer.status_code < 400:
-        return
+        return answer.status_code
     assert kind == "application/problem+json", place
     told = json.loads(body)
     assert told["code"] in BY_CODE, place
     assert told["code"] != "INTERNAL", place
     assert answer.status_code < 500 or BY_CODE[told["code"]].retry, place
+    return answer.status_code

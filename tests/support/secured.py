@@ -104,7 +104,7 @@ def steps(plane: Secured, num_steps: int) -> list[list[int]]:
 
     def read_rank(rank: int) -> list[int]:
         with loadmaster.connect(
-            plane.url, run=RUN, rank=rank, world_size=2, framework="numpy", timeout_s=30,
+            plane.url, run=RUN, rank=rank, world_size=2, framework="numpy", timeout_s=120,
             tls_ca=tls.ca, tls_cert=tls.cert, tls_key=tls.key,
         ) as stream:  # fmt: skip
             return [next(stream).step for _ in range(num_steps)]
@@ -133,4 +133,4 @@ def _create_run(plane: Secured, tokenizer: Path) -> None:
     )
     spec = load_run_spec(path)
     token = plane.token("owner", Role.PUBLISHER)
-    register_run(plane.url, spec, freeze_run(spec), timeout_s=30, token=token, tls=plane.tls())
+    register_run(plane.url, spec, freeze_run(spec), timeout_s=120, token=token, tls=plane.tls())
