@@ -5,25 +5,14 @@ python resume_mosaic.py FOLDER STEPS BATCH
 
 from __future__ import annotations
 
-import importlib.machinery
 import json
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import numpy as np
-
-# It imports torchvision for datasets of images only, which does not install beside a CPU build of torch.
-_STUBS = ("", ".datasets", ".datasets.folder", ".transforms", ".transforms.functional")
-for _name in (f"torchvision{stub}" for stub in _STUBS):
-    _module = types.ModuleType(_name)
-    _module.__spec__, _module.__path__ = importlib.machinery.ModuleSpec(_name, None), []
-    _module.VisionDataset, _module.to_tensor = object, None
-    sys.modules[_name] = _module
-
-from streaming import MDSWriter, Stream, StreamingDataLoader, StreamingDataset  # noqa: E402
+from streaming import MDSWriter, Stream, StreamingDataLoader, StreamingDataset
 
 SOURCES = {"web": 0.6, "code": 0.3, "books": 0.1}
 WORKERS = 2
