@@ -95,6 +95,7 @@ def test_planner_that_is_killed_and_comes_back_leaves_the_page_as_it_was(
     badge(sources, "live")
     expect(sources.get_by_label("Search sources by name")).to_have_value("boo")
     expect(sources.get_by_role("row").filter(has_text="books")).to_have_count(1)
+    expect(sources.get_by_text("loadmaster add-source RUN.yaml NAME --of tides --planner http")).to_be_visible()
     expect(sources.get_by_text("The planner cannot be reached")).to_have_count(0)
 
 

@@ -1,10 +1,12 @@
 import type { Model } from "../api/client";
+import { overReason } from "../schedule/ending";
 import { formatExact, formatShare } from "../ui";
 import classes from "./overview.module.css";
 
 /** Steps that are consumed, and how far ahead plans are: of the whole run where its end is known. */
 export function Progress({ view }: { view: Model<"OverviewView"> }) {
   const { acknowledged, bound, planned, end_step } = view;
+  const over = overReason(end_step, bound);
   const ahead = Math.max(0, planned - acknowledged);
   return (
     <div className={classes.progress}>
@@ -32,8 +34,10 @@ export function Progress({ view }: { view: Model<"OverviewView"> }) {
           planned <b className="lm-num">{formatExact(ahead)}</b> ahead, up to step {formatExact(planned)}
         </span>
         <span>
-          bound <b className="lm-num">{formatExact(Math.max(0, bound - acknowledged))}</b> ahead: changes act from step{" "}
-          {formatExact(bound)} at the earliest
+          bound <b className="lm-num">{formatExact(Math.max(0, bound - acknowledged))}</b> ahead:{" "}
+          {over
+            ? "nothing of the schedule can change any more"
+            : `changes act from step ${formatExact(bound)} at the earliest`}
         </span>
       </p>
     </div>

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { api, call, type Model } from "../api/client";
 import { useRun } from "../app/useRun";
 import { whole } from "../curves/format";
+import { overReason } from "../schedule/ending";
 import { type ScheduleView, scheduleOf, useRefresh, useRevisions, useScheduleView } from "../schedule/queries";
 import { ReviewDialog } from "../schedule/ReviewDialog";
 import { wholeSpan } from "../schedule/view";
@@ -47,6 +48,7 @@ function Revisions({ run, view }: { run: string; view: ScheduleView }) {
   const [restored, setRestored] = useState<number | null>(null);
   const [note, setNote] = useState("");
   const heads = pages.data?.pages.flat() ?? [];
+  const over = overReason(view.end_step ?? view.until_steps, view.first_free);
   return (
     <Page
       title="Revisions"
@@ -54,7 +56,7 @@ function Revisions({ run, view }: { run: string; view: ScheduleView }) {
       isWide
       lead={
         <span className="lm-num">
-          Revision {view.revision} is the newest; changes begin at step {whole(view.first_free)} or later
+          Revision {view.revision} is the newest; {over || `changes begin at step ${whole(view.first_free)} or later`}
         </span>
       }
     >
@@ -68,6 +70,7 @@ function Revisions({ run, view }: { run: string; view: ScheduleView }) {
             heads={heads}
             view={view}
             pair={pair}
+            over={over}
             onPick={setSearch}
             onRestore={setRestored}
             onMore={pages.hasNextPage ? () => void pages.fetchNextPage() : undefined}

@@ -12,6 +12,8 @@ interface TimelineProps {
   heads: readonly Head[];
   view: ScheduleView;
   pair: { left: number; right: number } | null;
+  /** Why nothing can be restored any more; empty: it can. */
+  over: string;
   onPick: (change: { left?: number; right?: number }) => void;
   onRestore: (revision: number) => void;
   onMore?: (() => void) | undefined;
@@ -21,12 +23,20 @@ interface TimelineProps {
 const TONES: Record<Standing, Tone> = { "in force": "ok", later: "busy", earlier: "idle", overtaken: "warn" };
 
 /** Revisions, newest first, each with what it changed and a choice of two to compare. */
-export function Timeline({ heads, view, pair, onPick, onRestore, onMore, isLoading }: TimelineProps) {
+export function Timeline({ heads, view, pair, over, onPick, onRestore, onMore, isLoading }: TimelineProps) {
   return (
     <>
       <ol className={classes.timeline} aria-label="Revisions, newest first">
         {heads.map((head) => (
-          <Entry key={head.revision} head={head} view={view} pair={pair} onPick={onPick} onRestore={onRestore} />
+          <Entry
+            key={head.revision}
+            head={head}
+            view={view}
+            pair={pair}
+            over={over}
+            onPick={onPick}
+            onRestore={onRestore}
+          />
         ))}
       </ol>
       {onMore && (
@@ -38,7 +48,9 @@ export function Timeline({ heads, view, pair, onPick, onRestore, onMore, isLoadi
   );
 }
 
-function Entry({ head, view, pair, onPick, onRestore }: Omit<TimelineProps, "heads" | "isLoading"> & { head: Head }) {
+type EntryProps = Omit<TimelineProps, "heads" | "onMore" | "isLoading"> & { head: Head };
+
+function Entry({ head, view, pair, over, onPick, onRestore }: EntryProps) {
   const standing = standingOf(head.revision, view.timeline, view.first_free);
   const { local, utc } = formatTime(head.created_at);
   const isShown = pair !== null && (pair.left === head.revision || pair.right === head.revision);
@@ -62,7 +74,13 @@ function Entry({ head, view, pair, onPick, onRestore }: Omit<TimelineProps, "hea
           </>
         )}
         {head.revision !== view.revision && (
-          <GuardedButton needs="publisher" variant="subtle" size="compact-xs" onClick={() => onRestore(head.revision)}>
+          <GuardedButton
+            needs="publisher"
+            reason={over}
+            variant="subtle"
+            size="compact-xs"
+            onClick={() => onRestore(head.revision)}
+          >
             Restore
           </GuardedButton>
         )}

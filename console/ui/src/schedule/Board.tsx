@@ -41,7 +41,7 @@ export function Board(props: BoardProps) {
     timeline.map((each) => each.revision),
   );
   const looks = new Map([...fields, active].map((field) => [field, lookOf(field, view.sources)]));
-  const width = Math.max(320, props.width - PANEL_PADDING_PX);
+  const width = Math.max(240, props.width - PANEL_PADDING_PX);
   const marks = view.scheduled.map((each) => ({
     at: each.at_step,
     label: each.state === "suspended" ? `suspended: ${each.message}` : `waits: ${each.message}`,

@@ -14,6 +14,8 @@ import type { EditorAction } from "./state";
 import type { Span } from "./view";
 
 export const MARGIN = { left: 58, right: 118, top: 26, bottom: 26 };
+/** Of a phone. */
+const NARROW = { below: 420, left: 42, right: 84 };
 
 export interface CanvasProps {
   readonly width: number;
@@ -124,10 +126,11 @@ export function placeOf(
 }
 
 export function frameOf(width: number, height: number): Frame {
+  const { left, right } = width < NARROW.below ? NARROW : MARGIN;
   return {
-    left: MARGIN.left,
+    left,
     top: MARGIN.top,
-    width: Math.max(80, width - MARGIN.left - MARGIN.right),
+    width: Math.max(80, width - left - right),
     height: Math.max(40, height - MARGIN.top - MARGIN.bottom),
   };
 }

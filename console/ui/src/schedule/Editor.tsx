@@ -9,6 +9,7 @@ import { Banners } from "./Banners";
 import { Board } from "./Board";
 import { ConflictDialog } from "./ConflictDialog";
 import { lookOf } from "./drawing";
+import { overReason } from "./ending";
 import { FieldPanel } from "./FieldPanel";
 import { HeadActions, HeadLead } from "./Head";
 import type { Outcome } from "./publishing";
@@ -41,7 +42,7 @@ export function Editor({ run, view, seed }: EditorProps) {
   const newest = useMemo(() => scheduleOf(view), [view]);
   const changed = useMemo(() => changedFields(state.baseSchedule, draft), [state.baseSchedule, draft]);
   const { ref, width } = useElementSize();
-  const shown = useView(view, newest, draft, live.firstFree, Math.max(320, width));
+  const shown = useView(view, newest, draft, live.firstFree, Math.max(240, width));
   const [first] = useState(shown.largest); // a revision that makes another source the largest must not change what is edited
   const active = fieldOf(shown.search.sel, view.sources, first);
   const activate = (field: string) => shown.setSearch({ sel: selOf(field) });
@@ -57,6 +58,7 @@ export function Editor({ run, view, seed }: EditorProps) {
   ]);
   const begin = (found: { base: number; schedule: Schedule; baseSchedule: Schedule }) =>
     dispatch({ type: "load", ...found });
+  const over = overReason(view.end_step ?? view.until_steps, live.firstFree);
   const dialog = { run, view, firstFree: live.firstFree, span: shown.span };
   return (
     <Page
@@ -70,12 +72,14 @@ export function Editor({ run, view, seed }: EditorProps) {
           kept={editor.kept}
           isDirty={editor.isDirty}
           numChanged={changed.length}
+          over={over}
         />
       }
       actions={
         <HeadActions
           editor={editor}
           isStale={state.base !== view.revision}
+          over={over}
           onHold={() => setOpen("hold")}
           onReview={() => setOpen(state.base === view.revision ? "review" : "conflict")}
         />

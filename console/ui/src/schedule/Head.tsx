@@ -11,14 +11,16 @@ interface HeadLeadProps {
   kept: SyncState;
   isDirty: boolean;
   numChanged: number;
+  /** Why nothing can change any more; empty: it can. */
+  over: string;
 }
 
 /** What is in force, from where it can change, and where the draft is. */
-export function HeadLead({ view, firstFree, kept, isDirty, numChanged }: HeadLeadProps) {
+export function HeadLead({ view, firstFree, kept, isDirty, numChanged, over }: HeadLeadProps) {
   return (
     <>
       <span className="lm-num">Revision {view.revision} is in force</span>
-      <span className="lm-num">changes begin at step {whole(firstFree)} or later</span>
+      <span className="lm-num">{over || `changes begin at step ${whole(firstFree)} or later`}</span>
       {isDirty && <span className="lm-num">{numChanged === 1 ? "1 curve edited" : `${numChanged} curves edited`}</span>}
       {isDirty && <KeptMark kept={kept} />}
     </>
@@ -43,11 +45,12 @@ function KeptMark({ kept }: { kept: SyncState }) {
 interface HeadActionsProps {
   editor: EditorHandle;
   isStale: boolean;
+  over: string;
   onHold: () => void;
   onReview: () => void;
 }
 
-export function HeadActions({ editor, isStale, onHold, onReview }: HeadActionsProps) {
+export function HeadActions({ editor, isStale, over, onHold, onReview }: HeadActionsProps) {
   const { isDirty, dispatch, state } = editor;
   return (
     <>
@@ -56,10 +59,10 @@ export function HeadActions({ editor, isStale, onHold, onReview }: HeadActionsPr
           Discard draft
         </Button>
       )}
-      <GuardedButton needs="publisher" variant="default" onClick={onHold}>
+      <GuardedButton needs="publisher" variant="default" reason={over} onClick={onHold}>
         Hold current mixture now
       </GuardedButton>
-      <GuardedButton needs="publisher" reason={isDirty ? "" : "Nothing is edited"} onClick={onReview}>
+      <GuardedButton needs="publisher" reason={over || (isDirty ? "" : "Nothing is edited")} onClick={onReview}>
         {isDirty && isStale ? "Rebase and publish" : "Review and publish"}
       </GuardedButton>
     </>

@@ -4,7 +4,7 @@ import { tokens, whole } from "../curves/format";
 import type { Schedule } from "../curves/schedule";
 import { type Grid, gridFor } from "../curves/snap";
 import type { Tick } from "./Axes";
-import { MARGIN } from "./Canvas";
+import { frameOf } from "./Canvas";
 import { fieldsToDraw } from "./drawing";
 import type { ScheduleView } from "./queries";
 import { type ScheduleSearch, validateSearch } from "./search";
@@ -64,7 +64,7 @@ export function useView(
     const fields = fieldsFor(active);
     return topOf([...curvesOf(draft, fields), ...curvesOf(newest, fields)], span);
   };
-  const size = { width: width - MARGIN.left - MARGIN.right, height: CANVAS_PX - MARGIN.top - MARGIN.bottom };
+  const size = frameOf(width, CANVAS_PX);
   return {
     search,
     setSearch,

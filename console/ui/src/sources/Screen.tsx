@@ -1,13 +1,15 @@
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import type { Model } from "../api/client";
 import { useRun } from "../app/useRun";
 import {
+  Command,
   DataTable,
   EmptyState,
   formatExact,
   formatSeconds,
   NameAndState,
   Page,
+  Panel,
   ProblemNotice,
   StatusMark,
   toneOf,
@@ -56,7 +58,29 @@ export function Screen() {
           />
         </div>
       )}
+      <HowToAdd run={run} />
     </Page>
+  );
+}
+
+/** A source is opened where its files are, by a command: the planner never touches them. */
+function HowToAdd({ run }: { run: string }) {
+  return (
+    <Panel title="Add a source">
+      <p className={classes.how}>
+        Describe it under <code>sources</code> in a copy of the run's spec, then freeze it, where its files are to be
+        seen:
+      </p>
+      <Command text={`loadmaster add-source RUN.yaml NAME --of ${run} --planner ${window.location.origin}`} />
+      <p className={classes.how}>
+        It needs <code>LOADMASTER_TOKEN</code>, a token of the role publisher. Nothing is drawn from the source before a
+        revision gives it a weight:{" "}
+        <Link to="/runs/$run/schedule" params={{ run }}>
+          edit the schedule
+        </Link>
+        .
+      </p>
+    </Panel>
   );
 }
 

@@ -126,5 +126,9 @@ const NUMBERS: Column<Row>[] = [
     ),
   },
   { key: "verdicts", title: "Left out", cell: (row) => <Verdicts row={row} /> },
-  { key: "loader", title: "Loader", cell: (row) => row.loader || <span className="lm-muted">none</span> },
+  {
+    key: "loader",
+    title: "Loader",
+    cell: (row) => row.loader?.replace(/^grpc[^:]*:\/\//, "") || <span className="lm-muted">none</span>,
+  },
 ];
