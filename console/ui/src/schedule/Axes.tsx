@@ -4,6 +4,9 @@ import type { Frame, Scales } from "./drawing";
 import classes from "./schedule.module.css";
 import { ticks as ticksOf } from "./view";
 
+/** Room that the label of a line needs beside it. */
+const LABEL_PX = 130;
+
 export interface Tick {
   readonly step: number;
   readonly label: string;
@@ -95,7 +98,7 @@ function Line({
   className?: string;
   y: number;
 }) {
-  const isRight = x > frame.left + frame.width - 130;
+  const isRight = x > frame.left + frame.width - LABEL_PX && x > LABEL_PX;
   return (
     <g className={className}>
       <line x1={x} x2={x} y1={frame.top - 6} y2={frame.top + frame.height} />
