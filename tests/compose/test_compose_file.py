@@ -86,7 +86,6 @@ def test_services_when_published_then_on_the_loopback_address_alone(services: di
         "planner": ["8700"],
         "constructor-1": ["8711"],
         "constructor-2": ["8712"],
-        "prometheus": ["9090"],
         "grafana": ["3000"],
     }
     assert {port["host_ip"] for several in ports.values() for port in several} == {"127.0.0.1"}
