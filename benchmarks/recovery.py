@@ -1,20 +1,20 @@
 """What a lost process costs a trainer, and what going on costs: a real cluster, and a trainer that takes 0.5 s a step.
 
-Horizons and leases are the defaults. In each case one process is killed (or stopped) before a step; `stall` is what
-the trainer waited for the steps from then on, in steps. Then it strikes a trainer that takes no time for a step, so
-that what lies ready does not help: `next batch` is its longest wait. The samples that arrived are compared with those
-of a run in one process: lost, repeated. Then a run of 15,000 steps is
+Horizons and leases are the defaults. In each case one process is killed before a step, or stopped or cut off for 8 s;
+`stall` is what the trainer waited for the steps from then on, in steps. A planner or database that was killed is
+started again at once, loaders and constructors later. Then it strikes a trainer that takes no time for a step, so that
+what lies ready does not help: `next batch` is its longest wait. The samples that arrived are compared with those of a
+run in one process: lost, repeated. (Two loaders: one with a shadow is a shadow of the other too.) Then a run of 15,000
+steps is
 read, and its ranks go on there: with all services warm, with all of them started anew, and halfway back. Beside it, in
-environments of their own (--mosaic PYTHON, --litdata PYTHON), what others take after as many batches.
+environments of their own (--mosaic PYTHON, --litdata PYTHON), what others take after as many samples.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -42,40 +42,47 @@ from loadmaster_flight.wire.ledger import VerifyReport
 from loadmaster_server.embedded import EmbeddedRun
 from loadmaster_server.freezing import freeze_run
 from loadmaster_server.launch import ClusterSize, LocalCluster
+from loadmaster_server.launch.registering import register_run
+from loadmaster_server.settings import PlannerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.kill_matrix import Fault, Party
 from support.ranks import ids_of
+from support.rig import PLANNER, Rig, strike
+from support.severing import SeveringProxy
+from support.temporary_postgres import temporary_postgres, why_not
 
 PEERS = Path(__file__).parent / "peers"
 STEP_S = 0.5
 SUPERVISE_S = 0.5
 READY_S = 20.0
+OUTAGE_S = 8.0
 FLAT_OUT = 80
 SOURCES = ("web", "code", "books")
 BATCH_SAMPLES = 10
+STRUCK = (Party.LOADER, Party.CONSTRUCTOR, Party.PLANNER, Party.DATABASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Whom it strikes. `shadows` of each source; `stop_s`: stopped for so long, not killed."""
+    """What happens to whom; `shadows` of each source. `key`: in --json and with --quick."""
 
-    name: str
-    role: str
+    fault: Fault
+    party: Party
     shadows: int = 0
-    stop_s: float = 0.0
     key: str = ""
-    in_quick: bool = True
+
+    def __str__(self) -> str:
+        shadow = {0: ", no shadow", 1: ", shadow"}[self.shadows] if self.party is Party.LOADER else ""
+        return f"{self.party} {WHAT_HAPPENS[self.fault]}{shadow}"
 
 
+WHAT_HAPPENS = {Fault.KILL: "killed", Fault.STOP: f"stopped {OUTAGE_S:.0f} s", Fault.CUT: f"cut off {OUTAGE_S:.0f} s"}
+PARTIES = [("shadow", Party.LOADER, 1), *((str(p), p, 0) for p in STRUCK)]
 CASES = [
-    Case(name="loader killed, shadow", role="loader", shadows=1, key="shadow"),
-    Case(name="loader killed, no shadow", role="loader", key="loader"),
-    Case(name="constructor killed", role="constructor", key="constructor"),
-    Case(name="planner killed", role="planner", key="planner"),
-    Case(name="loader stopped 8 s, shadow", role="loader", shadows=1, stop_s=8, in_quick=False),
-    Case(name="loader stopped 8 s, no shadow", role="loader", stop_s=8, in_quick=False),
-    Case(name="constructor stopped 8 s", role="constructor", stop_s=8, in_quick=False),
-    Case(name="planner stopped 6 s", role="planner", stop_s=6, in_quick=False),
+    Case(fault=fault, party=party, shadows=shadows, key=key if fault is Fault.KILL and key != Party.DATABASE else "")
+    for fault in Fault
+    for key, party, shadows in PARTIES
 ]
 
 
@@ -127,28 +134,41 @@ def cluster_of(folder: Path, size: ClusterSize) -> Iterator[LocalCluster]:
             thread.join()
 
 
-def strike(cluster: LocalCluster, case: Case) -> Callable[[], None]:
-    """Kill or stop the busiest process of the role; returns what lets it go on."""
-    pid = cluster.pids()["planner"] if case.role == "planner" else busiest(actors_of(cluster), case.role)
-    os.kill(pid, signal.SIGSTOP if case.stop_s else signal.SIGKILL)
-
-    def go_on() -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-    timer = threading.Timer(case.stop_s, go_on)
-    if case.stop_s:
-        timer.start()
-    return timer.join if case.stop_s else lambda: None
+@contextmanager
+def rig_of(folder: Path) -> Iterator[Rig]:
+    """Two loaders and two constructors with the leases of `loadmaster planner`, on PostgreSQL where there is one."""
+    defaults = PlannerSettings()
+    with ExitStack() as stack:
+        postgres = None if why_not() else stack.enter_context(temporary_postgres())
+        rig = Rig(folder=folder, postgres=postgres, lease_s=defaults.lease_s, heartbeat_s=defaults.heartbeat_s)
+        yield stack.enter_context(rig)
 
 
-def actors_of(cluster: LocalCluster) -> list[ActorView]:
-    """Who is there."""
-    client = PlannerClient(cluster.url)
-    try:
-        return list_actors(client)
-    finally:
-        client.close()
+def begin(rig: Rig, case: Case) -> Callable[[], None]:
+    """Strike the planner, the database or the busiest process of a role; returns what waits for the end of it."""
+    pids, proxies = target(rig, case.party)
+    mend = strike(rig, pids, case.fault, proxies)
+
+    def end() -> None:
+        if case.fault is not Fault.KILL:
+            time.sleep(OUTAGE_S)
+            mend()
+        else:
+            rig.revive(case.party)
+
+    thread = threading.Thread(target=end, daemon=True)
+    thread.start()
+    return thread.join
+
+
+def target(rig: Rig, party: Party) -> tuple[list[int], list[SeveringProxy]]:
+    """Processes of a party, and the ways to it."""
+    if party is Party.DATABASE:
+        assert rig.database_proxy is not None
+        return rig.database_pids(), [rig.database_proxy]
+    members = rig.members.values()
+    pid = rig.members[PLANNER].process.pid if party is Party.PLANNER else busiest(list_actors(rig.client), party)
+    return [pid], [next(member.proxy for member in members if member.process.pid == pid)]
 
 
 def busiest(actors: Sequence[ActorView], role: str) -> int:
@@ -157,26 +177,27 @@ def busiest(actors: Sequence[ActorView], role: str) -> int:
     return max((a for a in actors if a.role is Role(role)), key=lambda actor: actor.stats.get(work, 0.0)).pid
 
 
-def measure(cluster: LocalCluster, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
+def measure(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
     """Two failures: under a trainer that takes 0.5 s a step, and one that takes none, so that no buffer helps."""
     steps = at + after + FLAT_OUT
     name = f"run-{CASES.index(case)}"
     spec, waits_s, got = spec_of(folder, name, steps, case.shadows), list[float](), Counter[str]()
-    cluster.create_run(spec, freeze_run(spec))
+    rig.restart_lost()
+    register_run(rig.url, spec, freeze_run(spec), timeout_s=60)
     again = at + after + FLAT_OUT // 2
-    with loadmaster.connect(cluster.url, run=name, rank=0, world_size=1, framework="numpy") as stream:
+    with loadmaster.connect(rig.url, run=name, rank=0, world_size=1, framework="numpy") as stream:
         for step in range(steps):
             if step in (at, again):
-                wait_ready(cluster, is_warm=case.shadows > 0)
-                go_on = strike(cluster, case)
+                wait_ready(rig, is_warm=case.shadows > 0)
+                wait_end = begin(rig, case)
             start_s = time.monotonic()
             got.update(next(stream).sample_ids)
             waits_s.append(time.monotonic() - start_s)
             if step < at + after:
                 time.sleep(STEP_S)
             if step == at + after:
-                go_on()
-    go_on()
+                wait_end()
+    wait_end()
     expected = reference(spec, steps)
     paced_s = waits_s[at : at + after]
     usual_s = statistics.median(waits_s[1:at])
@@ -185,20 +206,18 @@ def measure(cluster: LocalCluster, folder: Path, case: Case, *, at: int, after: 
         "stall_steps": sum(max(0.0, wait_s - usual_s) for wait_s in paced_s) / STEP_S,
         "lost": sum((expected - got).values()),
         "repeated": sum((got - expected).values()),
-        "faults": verify(cluster, name).num_faults,
+        "faults": verify(rig.url, name).num_faults,
     }
 
 
-def wait_ready(cluster: LocalCluster, *, is_warm: bool) -> None:
-    """Wait until whoever was lost is back, and shadows hold the next steps."""
+def wait_ready(rig: Rig, *, is_warm: bool) -> None:
+    """Start again who was lost, and wait until all are there, and shadows hold the next steps."""
+    rig.restart_lost()
     until_s = time.monotonic() + READY_S
-    wanted = cluster.size.loaders + cluster.size.constructors
-    while time.monotonic() < until_s:
+    while is_warm and time.monotonic() < until_s:
         with suppress(LoadmasterError):
-            actors = actors_of(cluster)
-            loaders = [actor for actor in actors if actor.role is Role.LOADER]
-            warm = all(actor.stats.get("shadow_steps", 0) >= 4 for actor in loaders)
-            if len(actors) == wanted and (warm or not is_warm):
+            loaders = [actor for actor in list_actors(rig.client) if actor.role is Role.LOADER]
+            if all(actor.stats.get("shadow_steps", 0) >= 4 for actor in loaders):
                 return
         time.sleep(0.1)
 
@@ -212,9 +231,9 @@ def reference(spec: RunSpec, steps: int) -> Counter[str]:
     return ids
 
 
-def verify(cluster: LocalCluster, run: str) -> VerifyReport:
+def verify(url: str, run: str) -> VerifyReport:
     """The ledger's word."""
-    client = PlannerClient(cluster.url, timeout_s=120)
+    client = PlannerClient(url, timeout_s=120)
     try:
         query = {"stream": "train"}
         lines = retrying(lambda: list(client.lines(f"/runs/{run}/verify", query=query)), deadline_s=30)
@@ -246,7 +265,7 @@ def resume(folder: Path, steps: int) -> dict[str, Any]:
     start_s = time.monotonic()
     with cluster_of(state_dir, size) as cluster:
         services_s, cold_s = time.monotonic() - start_s, first_batch_s(cluster.url, state)
-        faults = verify(cluster, "long").num_faults
+        faults = verify(cluster.url, "long").num_faults
     state_bytes = len(json.dumps(state).encode())
     return {
         "steps": steps,
@@ -261,9 +280,9 @@ def resume(folder: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def peer(script: str, python: Path, folder: Path, steps: int) -> dict[str, Any]:
-    """What another loader takes: its script in its own environment prints one JSON object."""
-    argv = [str(python), str(PEERS / script), str(folder), str(steps), str(BATCH_SAMPLES)]
+def peer(script: str, python: Path, folder: Path, batches: int) -> dict[str, Any]:
+    """What another loader takes after so many batches: its script in its own environment prints one JSON object."""
+    argv = [str(python), str(PEERS / script), str(folder), str(batches), str(BATCH_SAMPLES)]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=1800, check=False)
     if ended.returncode:
         return {"error": ended.stderr.strip().splitlines()[-1]}
@@ -271,12 +290,10 @@ def peer(script: str, python: Path, folder: Path, steps: int) -> dict[str, Any]:
     return found
 
 
-def print_failures(rows: dict[str, dict[str, Any]]) -> None:
-    """The table of failures."""
-    print(f"{'':32}{'stall steps':>12}{'next batch s':>14}{'lost':>6}{'repeated':>10}{'verify':>8}")
-    for name, row in rows.items():
-        counts = f"{row['lost']:6}{row['repeated']:10}{row['faults']:8}"
-        print(f"{name:32}{row['stall_steps']:12.2f}{row['wait_s']:14.2f}{counts}")
+def print_failure(name: str, row: dict[str, Any]) -> None:
+    """A row of the table of failures."""
+    counts = f"{row['lost']:6}{row['repeated']:10}{row['faults']:8}"
+    print(f"{name:32}{row['stall_steps']:12.2f}{row['wait_s']:14.2f}{counts}", flush=True)
 
 
 def print_resume(row: dict[str, Any], peers: dict[str, dict[str, Any]]) -> None:
@@ -311,12 +328,12 @@ def main() -> None:
         write_sources(folder, num_docs=2_000 if args.quick else 20_000)
         found: dict[str, Any] = {}
         if args.part != "resume":
-            rows = measure_all(folder, [case for case in CASES if case.in_quick or not args.quick], at=at, after=after)
-            print_failures(rows)
+            rows = measure_all(folder, [case for case in CASES if case.key or not args.quick], at=at, after=after)
             found |= keys_of_failures(rows)
         if args.part != "failures":
             row = resume(folder, steps)
-            peers = {who: peer(script, python, folder, steps) for who, (script, python) in scripts.items() if python}
+            batches = -(-row["samples"] // BATCH_SAMPLES)
+            peers = {who: peer(script, python, folder, batches) for who, (script, python) in scripts.items() if python}
             print_resume(row, peers)
             found |= keys_of_resume(row, peers)
     if args.json:
@@ -324,14 +341,21 @@ def main() -> None:
 
 
 def measure_all(folder: Path, cases: Sequence[Case], *, at: int, after: int) -> dict[str, dict[str, Any]]:
-    """All failures, in one cluster, by name."""
-    with cluster_of(folder / "state", ClusterSize(loaders=2, constructors=2, workers=1)) as cluster:
-        return {case.name: measure(cluster, folder, case, at=at, after=after) for case in cases}
+    """Print and return all failures, with the same processes, by name; without PostgreSQL none of the database."""
+    rows: dict[str, dict[str, Any]] = {}
+    print(f"{'':32}{'stall steps':>12}{'next batch s':>14}{'lost':>6}{'repeated':>10}{'verify':>8}", flush=True)
+    with rig_of(folder / "rig") as rig:
+        for case in cases:
+            if case.party is Party.DATABASE and rig.postgres is None:
+                continue
+            rows[str(case)] = measure(rig, folder, case, at=at, after=after)
+            print_failure(str(case), rows[str(case)])
+    return rows
 
 
 def keys_of_failures(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What --json prints of them."""
-    by_key = {case.key: rows[case.name] for case in CASES if case.key}
+    by_key = {case.key: rows[str(case)] for case in CASES if case.key}
     return {
         "lost": sum(one["lost"] for one in rows.values()),
         "repeated": sum(one["repeated"] for one in rows.values()),

@@ -28,16 +28,15 @@ PROSE = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --matrix, --diagonal and --scale: what takes longer than all the rest."""
-    parser.addoption("--matrix", action="store_true", help="run every cell of the kill matrix")
-    parser.addoption("--diagonal", action="store_true", help="run ten cells of the kill matrix")
+    """Adds --matrix and --scale: what takes longer than all the rest."""
+    parser.addoption("--matrix", action="store_true", help="run all 72 cells of the kill matrix, not ten")
     parser.addoption("--scale", action="store_true", help="open the console at 4,096 ranks and 306 sources")
     parser.addoption("--fuzz", action="store_true", help="send thousands of random calls to each surface, not dozens")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """One worker has all tests of the console, and so one live run; any worker has any other test."""
+    """One worker has all tests of the console, and so one live run, another all of `secure`; any has any other test."""
     return _OneConsole(config, log)
 
 
@@ -48,7 +47,7 @@ class _OneConsole(LoadScopeScheduling):
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints the table of the kill matrix."""
-    if config.getoption("--matrix") or config.getoption("--diagonal"):
+    if config.getoption("--matrix"):
         reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
         for report in (one for one in reports if one.when == "call"):
             for name, text in report.user_properties:

@@ -24,12 +24,12 @@ def run_command(argv: list[str], *, timeout_s: float = 60) -> str:
     return ended.stdout
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, every_s: float = 0.02) -> None:
     """Poll until `condition` holds; fails with `what` after the deadline."""
     until_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < until_s, f"waited {timeout_s:.0f} s for {what}"
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def is_alive(pid: int) -> bool:

@@ -16,6 +16,7 @@ from .rig import Rig
 
 WORLD = 2
 MAX_ATTEMPTS = 4
+LOOK_S = 0.05
 
 
 @dataclass(slots=True)
@@ -24,48 +25,55 @@ class Job:
 
     Args:
         folder: Empty; holds what the ranks write.
+        are_apart: Each rank is a process of its own; otherwise they are threads of one.
     """
 
     rig: Rig
     run: str
     folder: Path
+    are_apart: bool = False
     attempts: int = 0
-    ranks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
         """Start all ranks from the last checkpoint that all of them have."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.attempts += 1
         step = self._last_saved()
-        for rank in range(WORLD):
-            state = "-" if step is None else str(self.folder / f"{rank}.{step}.state")
-            place = (str(rank), str(WORLD), str(self.folder), state)
-            name = f"{self.run}-rank-{rank}"
-            self.ranks.append(self.rig.spawn(name, paced_rank.__file__, self.rig.url, self.run, *place))
+        together = [str(rank) for rank in range(WORLD)]
+        for ranks in together if self.are_apart else [",".join(together)]:
+            place = (ranks, str(WORLD), str(self.folder), "-" if step is None else str(step))
+            name = f"{self.run}-rank-{ranks}"
+            self.processes.append(self.rig.spawn(name, paced_rank.__file__, self.rig.url, self.run, *place))
 
     def has_ended(self) -> bool:
         """Whether all ranks have read to the end; starts all of them again where one has ended badly."""
-        codes = [rank.poll() for rank in self.ranks]
+        codes = [process.poll() for process in self.processes]
         if any(codes):
             self.kill()
             assert self.attempts < MAX_ATTEMPTS, f"{self.run} did not end in {self.attempts} attempts: {codes}"
             self.start()
             return False
-        return codes == [0] * WORLD
+        return not any(code is None for code in codes)
 
     def kill(self) -> None:
         """End all ranks at once."""
-        for rank in self.ranks:
-            rank.kill()
-            rank.wait()
-            assert rank.stdin is not None
-            rank.stdin.close()
-        self.ranks.clear()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+        self.processes.clear()
 
-    def hold(self, *, saving: bool = False) -> None:
-        """Let the ranks stand still at the next step from `HOLD_AT` on; or in the middle of saving, `HOLD_SAVE_AT`."""
+    def hold(self, at_step: int) -> None:
+        """Let the ranks stand still as soon as they have so many steps."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / ("hold-save" if saving else "hold")).touch()
+        (self.folder / "hold").write_text(str(at_step))
+
+    def hold_saving(self) -> None:
+        """Let the ranks stand still in the middle of saving, at `HOLD_SAVE_AT` or the next one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "hold-save").touch()
 
     def go_on(self) -> None:
         """Take that back."""
@@ -113,7 +121,9 @@ class Job:
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Poll, and be the launcher meanwhile."""
-        wait_until(lambda: condition() or (self.has_ended() and condition()), timeout_s=timeout_s, what=what)
+        wait_until(
+            lambda: condition() or (self.has_ended() and condition()), timeout_s=timeout_s, what=what, every_s=LOOK_S
+        )
 
     def _last_saved(self) -> int | None:
         saved = [{int(p.name.split(".")[1]) for p in self.folder.glob(f"{r}.*.state")} for r in range(WORLD)]

@@ -26,11 +26,13 @@ from loadmaster_server.launch.registering import register_run
 from .commands import wait_until
 from .editing import Editor
 from .job import WORLD, Job
-from .rig import PLANNER, Rig, strike
+from .rig import ASK_S, PLANNER, Rig, strike
 from .severing import SeveringProxy
 
-STEPS = 30
-AT_STEP = 10
+STEPS = 20
+AT_STEP = 6
+PUBLISH_BY = 14
+"""The ranks do not train further than this before a publish has its answer, so that there is a step left to change."""
 OUTAGE_S = 3.0
 """Longer than a lease: who is stopped or cut off for so long comes back to find its work done by others."""
 CELL_TIMEOUT_S = 180.0
@@ -132,7 +134,7 @@ class Matrix:
         name = f"cell-{self._num_runs}"
         spec, manifests = self.make(name)
         register_run(self.rig.url, spec, manifests, timeout_s=30)
-        job = Job(self.rig, name, self.rig.folder / name)
+        job = Job(self.rig, name, self.rig.folder / name, are_apart=cell.party is Party.RANK)
         start_s = time.monotonic()
         try:
             revision_at = self._disturb(cell, job)
@@ -158,8 +160,7 @@ class Matrix:
 
     def _disturb(self, cell: Cell, job: Job) -> int | None:
         """Start the job, strike at the time, and mend what can be; returns the first step of another mixture."""
-        if cell.phase in (Phase.IDLE, Phase.CHECKPOINT):
-            job.hold(saving=cell.phase is Phase.CHECKPOINT)
+        self._set_holds(cell.phase, job)
         job.start()
         job.wait(lambda: self._is_time(cell.phase, job), f"the time of {cell}", CELL_TIMEOUT_S)
         pids, proxies = self._target(cell.party, job)
@@ -170,12 +171,23 @@ class Matrix:
         if cell.phase is Phase.CHECKPOINT:
             job.go_on()
         if cell.fault is Fault.KILL:
-            self._revive(cell.party, proxies)
+            self.rig.revive(cell.party)
         until_s = time.monotonic() + OUTAGE_S
         job.wait(lambda: time.monotonic() > until_s, "the outage to end", CELL_TIMEOUT_S)
         mend()
+        if publish is not None:
+            job.wait(publish.has_ended, "the publish to be answered", CELL_TIMEOUT_S)
         job.go_on()
         return None if publish is None else publish.first_step()
+
+    def _set_holds(self, phase: Phase, job: Job) -> None:
+        match phase:
+            case Phase.IDLE:
+                job.hold(AT_STEP)
+            case Phase.CHECKPOINT:
+                job.hold_saving()
+            case Phase.MIXTURE:
+                job.hold(PUBLISH_BY)
 
     def _is_time(self, phase: Phase, job: Job) -> bool:
         match phase:
@@ -189,7 +201,7 @@ class Matrix:
         rig = self.rig
         match party:
             case Party.RANK:
-                return [job.ranks[-1].pid], []
+                return [job.processes[-1].pid], []
             case Party.DATABASE:
                 assert rig.database_proxy is not None, "only a PostgreSQL server can be struck"
                 return rig.database_pids(), [rig.database_proxy]
@@ -200,19 +212,6 @@ class Matrix:
                 name = rig.owner(job.run, role, standby=party is Party.SHADOW)
         return [rig.members[name].process.pid], [rig.members[name].proxy]
 
-    def _revive(self, party: Party, proxies: list[SeveringProxy]) -> None:
-        """Do what a supervisor does at once; loaders and constructors stay away till the end of the cell."""
-        if party is Party.PLANNER:
-            self.rig.members[PLANNER].process.wait(60)
-            self.rig.start_planner()
-        elif party is Party.DATABASE:
-            assert self.rig.postgres is not None
-            self.rig.postgres.start()
-        else:
-            return
-        for proxy in proxies:
-            proxy.resume()
-
     def _expected(self, spec: RunSpec, manifests: list[SourceManifest], at: int | None) -> list[list[str]]:
         if at not in self._reference:
             spec = spec if at is None else _with_change(spec, at)
@@ -222,7 +221,7 @@ class Matrix:
 
     def _verify(self, run: str) -> VerifyReport:
         what = f"{run} to be acknowledged"
-        wait_until(lambda: self._acknowledged(run) == STEPS, timeout_s=VERIFY_TIMEOUT_S, what=what)
+        wait_until(lambda: self._acknowledged(run) == STEPS, timeout_s=VERIFY_TIMEOUT_S, what=what, every_s=ASK_S)
         path, query = f"/runs/{run}/verify", {"stream": "train"}
         lines = retrying(lambda: list(self.rig.client.lines(path, query=query)), deadline_s=VERIFY_TIMEOUT_S)
         return from_json(VerifyReport, json.loads(lines[-1]))
@@ -259,9 +258,11 @@ class Publish(threading.Thread):
                 self._last = repr(error)
                 time.sleep(0.1)
 
+    def has_ended(self) -> bool:
+        return not self.is_alive()
+
     def first_step(self) -> int:
-        """Of the new mixture; waits for it."""
-        self.join(CELL_TIMEOUT_S)
+        """Of the new mixture, once it has ended."""
         assert self._first_step is not None, f"the publish had no answer: {self._last}"
         return self._first_step
 

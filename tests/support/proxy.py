@@ -8,6 +8,8 @@ import struct
 import threading
 from collections.abc import Callable
 
+from .ports import free_port
+
 CHUNK_BYTES = 1 << 12
 _RESET = struct.pack("ii", 1, 0)
 
@@ -29,7 +31,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._threads: list[threading.Thread] = []
-        self.port = 0
+        self.port = free_port()
         self.resume()
 
     def pause(self) -> None:
@@ -50,7 +52,7 @@ class Proxy:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self.port))
         listener.listen()
-        self._listener, self.port = listener, listener.getsockname()[1]
+        self._listener = listener
         self._start(self._accept, listener)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """All processes of a run, each behind a proxy of its own, so that any of them can be killed, stopped or cut off.
 
-Everything lives in one folder, temporary files too, and every process is known by its session: what is left over shows.
+Everything lives in one folder, temporary files too, and every process is known by that: what is left over shows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from loadmaster_server.store import Database
 from loadmaster_server.store.actors import ActorRepository
 
 from .commands import is_alive, wait_until
+from .ports import free_port
 from .severing import SeveringProxy, ports_of, to_file, to_port
 from .temporary_postgres import Cluster
 
 LEASE_S = 2.0
-HEARTBEAT_S = 0.25
+HEARTBEAT_S = 0.5
 READY_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 60.0
+ASK_S = 0.1
 DATABASE = "database"
 PLANNER = "planner"
 
@@ -51,16 +53,18 @@ class Rig:
     Args:
         folder: Empty; holds state, logs and temporary files.
         postgres: Where the planner's database is; None: SQLite in the folder.
+        lease_s: Of loaders and constructors, and the planner's own.
     """
 
     folder: Path
     postgres: Cluster | None = None
     num_loaders: int = 2
     num_constructors: int = 2
+    lease_s: float = LEASE_S
+    heartbeat_s: float = HEARTBEAT_S
     members: dict[str, Member] = field(default_factory=dict)
     severed: set[int] = field(default_factory=set)
     used_ports: set[int] = field(default_factory=set)
-    sessions: set[int] = field(default_factory=set)
     shared_memory: set[str] = field(default_factory=set)
     planner_proxy: SeveringProxy = field(init=False)
     planner_port: int = field(init=False)
@@ -95,12 +99,24 @@ class Rig:
 
     def start_planner(self) -> None:
         """Start the planner, where the last one was."""
-        where = [f"--state-dir={self.folder / 'state'}", f"--port={self.planner_port}", f"--lease-s={LEASE_S}"]
+        where = [f"--state-dir={self.folder / 'state'}", f"--port={self.planner_port}", f"--lease-s={self.lease_s}"]
         if self.postgres is not None:
             assert self.database_proxy is not None
             where.append(f"--database-url={self._through(self.database_proxy)}")
-        where += [f"--heartbeat-s={HEARTBEAT_S}", f"--planner-lease-s={LEASE_S}", "--access=off"]
+        where += [f"--heartbeat-s={self.heartbeat_s}", f"--planner-lease-s={self.lease_s}", "--access=off"]
         self._start(PLANNER, self.planner_port, self.planner_proxy, "planner", *where)
+
+    def revive(self, party: str) -> None:
+        """Do what a supervisor does at once for the planner or the database; all others stay away for now."""
+        if party == PLANNER:
+            self.members[PLANNER].process.wait(END_TIMEOUT_S)
+            self.start_planner()
+            self.planner_proxy.resume()
+        elif party == DATABASE:
+            assert self.postgres is not None
+            assert self.database_proxy is not None
+            self.postgres.start()
+            self.database_proxy.resume()
 
     def restart_lost(self) -> None:
         """Start again whatever has ended, and wait until all are registered."""
@@ -125,7 +141,7 @@ class Rig:
                 return sorted(actor.pid for actor in list_actors(self.client)) == wanted
             return False
 
-        wait_until(is_whole, timeout_s=READY_TIMEOUT_S, what="all actors to be registered")
+        wait_until(is_whole, timeout_s=READY_TIMEOUT_S, what="all actors to be registered", every_s=ASK_S)
 
     def severed_ports(self) -> set[int]:
         """Local ports of the processes that are cut off."""
@@ -139,7 +155,7 @@ class Rig:
     def spawn(self, name: str, *argv: str, stdout: int | IO[bytes] | None = None) -> subprocess.Popen[bytes]:
         """A process of the rig, in a session of its own; what it says on standard error is in the folder's NAME.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, *argv],
                 stdin=subprocess.PIPE,
                 stdout=log if stdout is None else stdout,
@@ -147,8 +163,6 @@ class Rig:
                 start_new_session=True,
                 env={**os.environ, "TMPDIR": str(self.temporary)},
             )
-        self.sessions.add(process.pid)
-        return process
 
     def owner(self, run: str, role: str, *, standby: bool = False) -> str:
         """Name of the member that owns the run's first partition (loader) or dp rank 0 of its newest generation."""
@@ -167,12 +181,10 @@ class Rig:
         return next(name for name, member in self.members.items() if member.process.pid == pid)
 
     def processes(self) -> dict[int, int]:
-        """All processes that come from here, alive: pid -> session."""
-        found = {}
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and (session := _session_of(int(entry))) in self.sessions and is_alive(int(entry)):
-                found[int(entry)] = session
-        return found
+        """All processes that come from here, alive: pid -> session. Known by where they put temporary files."""
+        mark = f"TMPDIR={self.temporary}".encode()
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        return {pid: _session_of(pid) for pid in pids if mark in _environment_of(pid) and is_alive(pid)}
 
     def note_shared_memory(self) -> None:
         """Remember what shared memory there is, to see later that it is gone."""
@@ -298,16 +310,16 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def free_port() -> int:
-    """A port that nobody has right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _is_listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _stat_of(pid: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The kill matrix with real processes and signals: ten cells with --diagonal, all with --matrix (`make matrix`)."""
+"""The kill matrix with real processes and signals: ten cells, or all of them with --matrix (`make matrix`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.rig import Rig
 from support.temporary_postgres import why_not
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1500)]
-BUDGETS = {"plan_ahead": 12, "bind_ahead": 6, "build_ahead": 2}
+BUDGETS = {"plan_ahead": 8, "bind_ahead": 4, "build_ahead": 2}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,10 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         groups = {str(party): [cell for cell in ALL_CELLS if cell.party is party] for party in Party}
     else:
         groups = {"diagonal": [cell for cell in DIAGONAL if cell.party is not Party.DATABASE or not why_not()]}
-    is_asked_for = metafunc.config.getoption("--matrix") or metafunc.config.getoption("--diagonal")
-    left_out = [] if is_asked_for else [pytest.mark.skip(reason="minutes: ask for it by --diagonal or --matrix")]
-    params = [pytest.param(cells, id=name, marks=[*_marks(cells), *left_out]) for name, cells in groups.items()]
-    metafunc.parametrize("cells", params)
+    metafunc.parametrize("cells", [pytest.param(cells, id=name, marks=_marks(cells)) for name, cells in groups.items()])
 
 
 def _marks(cells: list[Cell]) -> list[pytest.MarkDecorator]:
