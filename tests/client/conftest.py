@@ -46,4 +46,9 @@ def connect(stack: ExitStack) -> Callable[..., loadmaster.Stream]:
 
 @pytest.fixture
 def reader_threads() -> Callable[[], list[str]]:
-    return lambda: [thread.name for thread in threading.enumerate() if thread.name.startswith("loadmaster-")]
+    before = set(threading.enumerate())
+    return lambda: [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("loadmaster-") and thread not in before
+    ]

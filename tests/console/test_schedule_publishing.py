@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from support.console_cluster import WORLD, ConsoleCluster
 from support.editing import Editor
-from support.schedule_page import SchedulePage, plain
+from support.schedule_page import SchedulePage, grouped, plain
 
 OpenEditor = Callable[..., SchedulePage]
 
@@ -33,7 +33,8 @@ def test_publish_at_a_step_then_all_ranks_switch_exactly_there(
     editor.type_number("Knot 2: step", str(step))
     editor.type_number("Knot 2: value", "512")
     dialog = editor.review()
-    expect(dialog.get_by_role("list", name="Changes")).to_contain_text(f"C (tokens) 256 → 512 at step {step}")
+    changes = dialog.get_by_role("list", name="Changes")
+    expect(changes).to_contain_text(f"C (tokens) 256 → 512 at step {grouped(step)}")
     editor.publish(dialog, "longer rows", at_step=step)
     assert editor.note() == f"Revision {before['revision'] + 1} is in force from step {step} on."
     desk.go_on()

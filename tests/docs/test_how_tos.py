@@ -33,10 +33,11 @@ def test_pages_when_they_speak_to_a_planner_then_their_blocks_work(workplace: Pa
             (folder / "data").symlink_to(data, target_is_directory=True)
             with pytest.MonkeyPatch.context() as patch:
                 patch.chdir(folder)
-                (spec,) = [b.text for b in blocks_of(HOW_TO / name) if b.title == "run.yaml"]
-                Path("run.yaml").write_text(spec)
-                opened: Any = open_run(Path("run.yaml"))
-                cluster.create_run(*opened)
+                for block in blocks_of(HOW_TO / name):
+                    if block.title == "run.yaml":
+                        Path("run.yaml").write_text(block.text)
+                        opened: Any = open_run(Path("run.yaml"))
+                        cluster.create_run(*opened)
                 if name == "export.md":
                     _train(cluster.url, opened[0].run)
                 run_page(HOW_TO / name, planner=cluster.url)

@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def loadmaster_command(*args: str) -> list[str]:
@@ -24,12 +26,13 @@ def run_command(argv: list[str], *, timeout_s: float = 60) -> str:
     return ended.stdout
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, every_s: float = 0.02) -> None:
-    """Poll until `condition` holds; fails with `what` after the deadline."""
+def wait_until(condition: Callable[[], T], *, timeout_s: float, what: str, every_s: float = 0.02) -> T:
+    """Poll until `condition` holds, and return what it gave; fails with `what` after the deadline."""
     until_s = time.monotonic() + timeout_s
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < until_s, f"waited {timeout_s:.0f} s for {what}"
         time.sleep(every_s)
+    return found
 
 
 def is_alive(pid: int) -> bool:

@@ -65,7 +65,10 @@ class LiveRun:
         return told
 
     def acknowledge(self, step: int, *, waits: list[float] | None = None, **report: Any) -> None:
-        """All ranks have consumed the steps before this one; each waited so long for the last of them."""
+        """All ranks have consumed the steps before this one; each waited so long for the last of them.
+
+        Keywords replace columns of the report, such as `acknowledged` where some have consumed less.
+        """
         if step - self.step > BIND_AHEAD:
             self.acknowledge(step - BIND_AHEAD)
         self.step = step
@@ -80,9 +83,11 @@ class LiveRun:
         if waits is not None:
             columns |= {"wait_rank": ranks, "wait_step": [step - 1] * len(ranks), "wait_s": waits}
         self.cluster.plans(step - 1, step, generation=self.generation, bind=True)
-        self.constructor.ranks = RankReport(**(columns | report))
+        columns |= report
+        self.constructor.ranks = RankReport(**columns)
         self.constructor.acknowledge(step)
-        wait_for(lambda: self.read("/overview")["acknowledged"] >= step, what=f"step {step} to be acknowledged")
+        by_all = min(columns["acknowledged"])
+        wait_for(lambda: self.read("/overview")["acknowledged"] >= by_all, what=f"step {by_all} to be acknowledged")
 
     @contextmanager
     def events(self, run: str | None = "run") -> Iterator[EventReader]:

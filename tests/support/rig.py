@@ -30,6 +30,7 @@ LEASE_S = 2.0
 HEARTBEAT_S = 0.5
 READY_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 60.0
+OWNER_TIMEOUT_S = 60.0
 ASK_S = 0.1
 DATABASE = "database"
 PLANNER = "planner"
@@ -165,7 +166,12 @@ class Rig:
             )
 
     def owner(self, run: str, role: str, *, standby: bool = False) -> str:
-        """Name of the member that owns the run's first partition (loader) or dp rank 0 of its newest generation."""
+        """Name of the member that owns the run's first partition (loader) or dp rank 0 of its newest generation; waits
+        while nobody does."""
+        what = f"a {role} of {run}"
+        return wait_until(lambda: self._owner(run, role, standby) or "", timeout_s=OWNER_TIMEOUT_S, what=what)
+
+    def _owner(self, run: str, role: str, standby: bool) -> str | None:
         database = Database(self.database_url)
         try:
             actors = ActorRepository(database)
@@ -174,11 +180,12 @@ class Rig:
                 leases = [lease for lease in leases if lease.source >= 0]
             else:
                 leases = [lease for lease in leases if lease.generation >= 0 and lease.slot == 0]
-            first = min(leases, key=lambda lease: (-lease.generation, lease.source, lease.slot))
-            pid = next(actor.pid for actor in actors.all() if actor.number == first.actor)
+            order = sorted(leases, key=lambda lease: (-lease.generation, lease.source, lease.slot))
+            pids = {actor.number: actor.pid for actor in actors.all()}
         finally:
             database.close()
-        return next(name for name, member in self.members.items() if member.process.pid == pid)
+        pid = pids.get(order[0].actor) if order else None
+        return next((name for name, member in self.members.items() if member.process.pid == pid), None)
 
     def processes(self) -> dict[int, int]:
         """All processes that come from here, alive: pid -> session. Known by where they put temporary files."""

@@ -90,6 +90,11 @@ class SchedulePage:
         return plain(status.locator("span").first.inner_text())
 
 
+def grouped(number: int) -> str:
+    """As the console writes it."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
 def plain(text: str) -> str:
     """With plain spaces: numbers are grouped with narrow ones."""
     return SPACES.sub(" ", text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ..wire.errors import UnavailableError
+from ..wire.jitter import jittered
 from .blocks import ContentError
 from .files import ObservedFile, ShardFile
 
@@ -44,7 +44,7 @@ class Patience:
             except (OSError, MemoryError) as error:
                 if attempt < self.tries:
                     on_retry(error)
-                wait_s = min(self.longest_wait_s, self.first_wait_s * 2 ** (attempt - 1)) * random.uniform(0.5, 1)
+                wait_s = jittered(min(self.longest_wait_s, self.first_wait_s * 2 ** (attempt - 1)))
                 if attempt == self.tries or stopped.wait(wait_s):
                     message = f"{place} cannot be read after {attempt} tries: {type(error).__name__}: {error}"
                     raise UnavailableError(message) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import ssl
 import threading
 import time
@@ -23,6 +22,7 @@ from .errors import (
     from_problem,
     tls_failure,
 )
+from .jitter import jittered
 from .tls import Tls, tls_of_environment
 from .token import BearerToken
 
@@ -199,6 +199,6 @@ def retrying(
                 if error.retry:
                     error.add_note(f"gave up on {what} after {deadline_s:.0f} s")
                 raise
-            wait_s = min(left_s, pause_s * random.uniform(0.5, 1.0), 2.0)
+            wait_s = min(left_s, jittered(pause_s), 2.0)
             (stop or threading.Event()).wait(wait_s)
             pause_s = pause_s * 1.5 if not isinstance(error, NotReadyError) else 0.05
