@@ -36,13 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """One worker has all tests of the console, and so one live run, another all of `secure`; any has any other test."""
-    return _OneConsole(config, log)
+    """A file's tests have one worker, and a folder's of `TOGETHER`: what they share is set up once."""
+    return _ByPlace(config, log)
 
 
-class _OneConsole(LoadScopeScheduling):
+class _ByPlace(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        file = nodeid.split("::")[0]
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), file)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -74,8 +74,8 @@ def test_shares_when_weights_differ_then_bytes_follow_them(make_run):
     assert shares["a"] + shares["b"] <= 1 << 20
 
 
-def test_shares_when_weights_are_as_large_as_floats_get_then_are_still_in_proportion(make_run):
-    run = make_run({"a": 1.7e308, "b": 1.7e308, "c": 0.0}, shuffle_bytes=8 * BLOCK_BYTES)
+def test_shares_when_weights_are_as_large_as_they_get_then_are_still_in_proportion(make_run):
+    run = make_run({"a": 2.0**53 - 1, "b": 2.0**53 - 1, "c": 0.0}, shuffle_bytes=8 * BLOCK_BYTES)
     assert shuffle_shares(run) == {"a": 4 * BLOCK_BYTES, "b": 4 * BLOCK_BYTES, "c": 0}
 
 
