@@ -136,9 +136,9 @@ def test_step_when_a_loader_never_answers_then_it_is_asked_once_and_no_more(
     asked: list[str] = []
 
     class NotedPeer(FlightPeer):
-        def __init__(self, address: str) -> None:
+        def __init__(self, address: str, **more: Any) -> None:
             asked.append(address)
-            super().__init__(address)
+            super().__init__(address, **more)
 
     monkeypatch.setattr(naming, "CALL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(naming, "FlightPeer", NotedPeer)
