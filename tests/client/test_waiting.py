@@ -86,8 +86,9 @@ def test_stream_when_a_step_cannot_be_built_then_the_batches_before_it_still_com
     make_constructor(planner)
     stream = connect(planner, prefetch=4)
     next(stream)
-    planner.plan_fault = DataError("source prose, shard 1, row 7 cannot be read")
     feed: Any = stream._feed
+    wait_until(lambda: feed._ready, "the batch before it")
+    planner.plan_fault = DataError("source prose, shard 1, row 7 cannot be read")
     wait_until(lambda: feed._failure is not None, "the failure")
     assert next(stream).step == 1
     with pytest.raises(DataError, match="row 7"):
