@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.errors import BadRequestError
 from loadmaster_server.actors import place_dp_ranks, place_partitions
 from loadmaster_server.actors.placement import largest_shares
@@ -228,11 +229,19 @@ def test_dp_ranks_when_no_constructor_is_there_then_none() -> None:
 
 
 def test_progress_when_a_rank_is_silent_then_the_stored_step_counts() -> None:
-    progress = Progress(_generation(2, acknowledged=5, tp=2))
+    progress = Progress(_generation(2, acknowledged=5, tp=2), TpMode.READ)
     progress.note([0, 1, 2], [9, 9, 9])
     assert progress.common == 5
     progress.note([3], [7])
     progress.note([0, 1, 2], [6, 6, 6])
+    assert progress.common == 7
+
+
+def test_progress_when_tp_0_hands_batches_on_then_it_alone_counts() -> None:
+    generation = _generation(2, acknowledged=5, tp=2)
+    progress = Progress(generation, TpMode.BROADCAST)
+    progress.note([0, 2], [9, 7])
+    assert generation.fetching(TpMode.BROADCAST).tolist() == [True, False, True, False]
     assert progress.common == 7
 
 
@@ -242,4 +251,4 @@ def test_progress_when_a_rank_is_silent_then_the_stored_step_counts() -> None:
 )
 def test_progress_when_the_word_does_not_fit_then_refused(ranks: list[int], steps: list[int], says: str) -> None:
     with pytest.raises(BadRequestError, match=says):
-        Progress(_generation(2)).note(ranks, steps)
+        Progress(_generation(2), TpMode.READ).note(ranks, steps)

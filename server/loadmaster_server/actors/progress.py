@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.errors import BadRequestError
 
 from ..store import GenerationRecord
@@ -17,12 +18,14 @@ from ..store import GenerationRecord
 class Progress:
     """Cumulative acknowledgements of one generation, rank by rank, so that a rank may change its constructor.
 
-    A rank of which nothing was heard counts as the generation's stored acknowledgement. Not thread-safe.
+    A rank of which nothing was heard counts as the generation's stored acknowledgement; one that does not fetch, as
+    others hand it its batches, counts not at all. Not thread-safe.
     """
 
-    def __init__(self, generation: GenerationRecord) -> None:
+    def __init__(self, generation: GenerationRecord, tp_mode: TpMode) -> None:
         self.stored = generation.acknowledged
         """The common acknowledgement that the store has."""
+        self._fetches_W = generation.fetching(tp_mode)
         self._acknowledged_W = np.full(generation.world_size, generation.acknowledged, np.int64)
 
     def note(self, ranks: Sequence[int], steps: Sequence[int]) -> None:
@@ -41,4 +44,4 @@ class Progress:
     @property
     def common(self) -> int:
         """All ranks have acknowledged the steps below this one."""
-        return int(self._acknowledged_W.min())
+        return int(self._acknowledged_W[self._fetches_W].min())

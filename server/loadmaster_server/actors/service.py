@@ -316,7 +316,10 @@ class ActorService:
         picture = draw_picture(runs, generations, leases, {n: life.record.address for n, life in lives.items()})
         with self._lock:
             self._picture = picture
-            self._progress = {key: self._progress.get(key) or Progress(g) for key, g in picture.generations.items()}
+            self._progress = {
+                key: self._progress.get(key) or Progress(g, runs[key.run].spec.mesh.tp_mode)
+                for key, g in picture.generations.items()
+            }
         self._store.bulletin.post(LEASES)
 
     def _on_the_way(

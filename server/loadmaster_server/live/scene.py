@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.waiting import SILENT_S
 
 from ..store import Definition, GenerationRecord, Store, StreamKey, Timeline
@@ -142,9 +141,9 @@ def behind(snapshot: RankSnapshot) -> Int64Array:
 
 def is_passive(scene: Scene, num_ranks: int) -> np.ndarray:
     """Which ranks do not fetch: others hand them their batches."""
-    if scene.definition.spec.mesh.tp_mode is not TpMode.BROADCAST or "tp" not in scene.coords:
+    if scene.generation is None:
         return np.zeros(num_ranks, bool)
-    return np.asarray(scene.coords["tp"] > 0)
+    return ~scene.generation.fetching(scene.definition.spec.mesh.tp_mode)
 
 
 def mean_waits(scene: Scene, snapshot: RankSnapshot) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadmaster_flight.spec import RunSpec, SourceManifest
+from loadmaster_flight.spec.mesh import TpMode
 from loadmaster_flight.wire.skipping import Skip
 from loadmaster_flight.wire.step_plan import Pieces
 
@@ -144,6 +145,12 @@ class GenerationRecord:
     skip: Skip = field(default_factory=Skip)
     held_from: int = 0
     opened_at: float = 0.0
+
+    def fetching(self, tp_mode: TpMode) -> np.ndarray:
+        """Which ranks fetch their batches themselves, (W,), bool: those of tp 0 alone where it hands them on."""
+        at = np.unravel_index(np.arange(self.world_size), tuple(self.mesh.values()))
+        tp_W = dict(zip(self.mesh, at, strict=True)).get("tp")
+        return np.ones(self.world_size, bool) if tp_mode is not TpMode.BROADCAST or tp_W is None else tp_W == 0
 
     @property
     def dp(self) -> int:
