@@ -57,11 +57,7 @@ class Scene:
     @property
     def coords(self) -> dict[str, Int64Array]:
         """Axis -> coordinate of every rank."""
-        if self.generation is None:
-            return {}
-        mesh = self.generation.mesh
-        index = np.unravel_index(np.arange(self.generation.world_size), tuple(mesh.values()))
-        return {axis: np.asarray(at, np.int64) for axis, at in zip(mesh, index, strict=True)}
+        return {} if self.generation is None else self.generation.coords
 
     @property
     def planned(self) -> tuple[np.ndarray, np.ndarray] | None:

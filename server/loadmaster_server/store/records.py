@@ -146,10 +146,15 @@ class GenerationRecord:
     held_from: int = 0
     opened_at: float = 0.0
 
+    @property
+    def coords(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Axis -> coordinate of every rank, (W,)."""
+        at = np.unravel_index(np.arange(self.world_size), tuple(self.mesh.values()))
+        return {axis: np.asarray(at_W, np.int64) for axis, at_W in zip(self.mesh, at, strict=True)}
+
     def fetching(self, tp_mode: TpMode) -> np.ndarray:
         """Which ranks fetch their batches themselves, (W,), bool: those of tp 0 alone where it hands them on."""
-        at = np.unravel_index(np.arange(self.world_size), tuple(self.mesh.values()))
-        tp_W = dict(zip(self.mesh, at, strict=True)).get("tp")
+        tp_W = self.coords.get("tp")
         return np.ones(self.world_size, bool) if tp_mode is not TpMode.BROADCAST or tp_W is None else tp_W == 0
 
     @property
