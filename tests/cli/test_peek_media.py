@@ -217,9 +217,13 @@ def test_peek_when_files_are_named_then_media_columns_are_found(capsys: pytest.C
 def test_peek_when_there_is_no_tokenizer_then_media_alone_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jpg").write_bytes(jpeg())
-    assert main([str(tmp_path), "--format", "folder", "--json", "--out", "out"]) == 0
+    folder, beside = tmp_path / "pictures", tmp_path / "other"
+    for place in (folder, beside):
+        place.mkdir()
+    (beside / "tokenizer.json").write_text("{}")
+    (folder / "a.jpg").write_bytes(jpeg())
+    monkeypatch.chdir(folder)
+    assert main([str(folder), "--format", "folder", "--json", "--out", "out"]) == 0
     (sample,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sample["files"] == ["out/files-0-0-0.txt", "out/files-0-0-0-image-1.png"]
     assert shown(sample["files"][1]).shape == (84, 140, 3)

@@ -118,7 +118,8 @@ def _of_uri(args: argparse.Namespace) -> Iterator[PeekedSample]:
     options = dict(option.partition("=")[::2] for option in args.storage_option)
     whole, manifest = whole_row_source([args.target], SourceFormat(args.format), options)
     content, media = _content(args, whole, manifest)
-    found = args.tokenizer or find_tokenizer(Path(manifest.shards[0].uri).parent)
+    shard = Path(manifest.shards[0].uri)
+    found = args.tokenizer or find_tokenizer(shard if shard.is_dir() else shard.parent)
     needs_tokenizer = bool({"text", "messages"} & set(content))
     missing = "column" if not content and not media else "tokenizer" if found is None and needs_tokenizer else None
     if missing is not None:
