@@ -19,8 +19,8 @@ interface ConflictProps {
   baseSchedule: Schedule;
   mine: Schedule;
   span: Span;
-  /** Brings what is edited to the server first, since that is what is merged there. */
-  onBefore: () => Promise<unknown>;
+  /** Runs the rebase: brings what is edited to the server first, since that is what is merged there. */
+  during: (task: () => Promise<void>) => Promise<void>;
   onRebased: (draft: DraftView) => void;
   onClose: () => void;
 }
@@ -77,21 +77,21 @@ function leftText(undecided: readonly string[]): string {
   return undecided.length === 0 ? "" : `Choose for ${undecided.map(fieldLabel).join(", ")}`;
 }
 
-function useRebase({ run, author, onBefore, onRebased }: ConflictProps, choices: Record<string, Side>) {
+function useRebase({ run, author, during, onRebased }: ConflictProps, choices: Record<string, Side>) {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState<unknown>(null);
+  const task = async () => {
+    const params = { path: { run, author } };
+    const reply = await call(api.POST("/api/v1/runs/{run}/drafts/{author}/rebase", { params, body: { choices } }));
+    if (reply.conflicts.length === 0) onRebased(reply.draft);
+    else
+      setProblem(new Error(`another revision came meanwhile: ${leftText(reply.conflicts.map((each) => each.field))}`));
+  };
   const rebase = async () => {
     setBusy(true);
     setProblem(null);
     try {
-      await onBefore();
-      const params = { path: { run, author } };
-      const reply = await call(api.POST("/api/v1/runs/{run}/drafts/{author}/rebase", { params, body: { choices } }));
-      if (reply.conflicts.length === 0) onRebased(reply.draft);
-      else
-        setProblem(
-          new Error(`another revision came meanwhile: ${leftText(reply.conflicts.map((each) => each.field))}`),
-        );
+      await during(task);
     } catch (error) {
       setProblem(error);
     }

@@ -155,6 +155,7 @@ export function Editor({ run, view, seed }: EditorProps) {
           change={{ is: "publish", schedule: draft }}
           onClose={() => setOpen("")}
           onOutcome={after.published}
+          during={(task) => editor.sync.handOver(task)}
         />
       )}
       {open === "hold" && (
@@ -179,7 +180,7 @@ export function Editor({ run, view, seed }: EditorProps) {
           baseSchedule={state.baseSchedule}
           mine={draft}
           span={shown.span}
-          onBefore={() => editor.sync.flush()}
+          during={(task) => editor.sync.handOver(task)}
           onRebased={(rebased: DraftView) => after.rebased(rebased, newest)}
           onClose={() => setOpen("")}
         />

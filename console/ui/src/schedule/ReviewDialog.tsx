@@ -28,7 +28,9 @@ export interface ReviewProps {
   span: Span;
   message?: string;
   onClose: () => void;
-  onOutcome: (outcome: Outcome) => void;
+  onOutcome: (outcome: Outcome) => void | Promise<void>;
+  /** Runs the publish, up to the end of `onOutcome`: keeps others from writing the draft meanwhile. */
+  during?: (task: () => Promise<void>) => Promise<void>;
 }
 
 const ENDED = new Set(["ended", "done", "closed", "finished"]);
@@ -124,15 +126,20 @@ function usePublish(props: ReviewProps, base: number, form: { message: string; a
   const { name } = useSession();
   const [isBusy, setBusy] = useState(false);
   const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const task = async () => {
+    const found = await publish(props.run, base, props.change, form, name);
+    setOutcome(found);
+    await props.onOutcome(found);
+  };
   const send = async () => {
     setBusy(true);
-    const found = await publish(props.run, base, props.change, form, name);
+    await (props.during ?? alone)(task);
     setBusy(false);
-    setOutcome(found);
-    props.onOutcome(found);
   };
   return { isBusy, outcome, send };
 }
+
+const alone = (task: () => Promise<void>) => task();
 
 interface Filled {
   atStep: number | null;

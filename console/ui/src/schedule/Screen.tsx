@@ -5,6 +5,7 @@ import { useRun } from "../app/useRun";
 import type { Schedule } from "../curves/schedule";
 import { Page, ProblemNotice } from "../ui";
 import { Editor } from "./Editor";
+import { endLeft } from "./leaving";
 import { type DraftView, readDraft, readRevision, type ScheduleView, scheduleOf, useScheduleView } from "./queries";
 import type { Kept } from "./sync";
 import { keptInTab, type Seed, seedOf } from "./tabCopy";
@@ -43,6 +44,7 @@ function useSeed(run: string, author: string, view: ScheduleView | undefined, is
 }
 
 async function readSeed(run: string, author: string, view: ScheduleView): Promise<Seed & { baseSchedule: Schedule }> {
+  await endLeft(run, author);
   const server = await readDraft(run, author);
   const seed = seedOf(server && keptOf(server), author ? keptInTab(run, author) : null);
   const base = seed.draft?.base ?? view.revision;

@@ -1,6 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 import { curve, schedule } from "../curves/testing";
+import { endLeft, leave, stay } from "./leaving";
 import { DraftSync, type Kept, type SaveResult, type SyncPorts } from "./sync";
 
 const ONE = schedule();
@@ -112,3 +113,74 @@ test("flushing writes at once and waits for the write that is under way", async 
   expect((await flushed).version).toBe(2);
   expect(asked.length).toBe(2);
 });
+
+test("a publish begins when the draft is written, and nothing is written until it has ended", async () => {
+  const { sync, asked, tick, answer } = rig();
+  const steps: string[] = [];
+  let end = (_: unknown) => {};
+  sync.want(3, ONE);
+  const published = sync.handOver(async () => {
+    steps.push("publish");
+    await new Promise((done) => {
+      end = done;
+    });
+    sync.adopt(9, { base: 3, schedule: ONE });
+  });
+  await Promise.resolve();
+  expect([asked.length, steps]).toEqual([1, []]);
+  await answer({ is: "saved", version: 1 });
+  await answered(() => steps.length > 0);
+  sync.want(3, TWO);
+  tick();
+  expect(asked.length).toBe(1);
+  end(null);
+  await published;
+  sync.want(3, TWO);
+  tick();
+  expect(asked.map((each) => each.version)).toEqual([0, 9]);
+});
+
+test("an edit during a publish that ends without a new draft is written after it", async () => {
+  const { sync, asked, tick } = rig(4);
+  await sync.handOver(async () => {
+    sync.want(3, TWO);
+    tick();
+  });
+  expect(asked).toEqual([]);
+  tick();
+  expect(asked.map((each) => each.version)).toEqual([4]);
+});
+
+test("an editor that was left has written all before another begins, and writes nothing afterwards", async () => {
+  const { sync, asked, tick, answer } = rig(1);
+  sync.want(3, ONE);
+  leave("run", "ada", sync);
+  let hasEnded = false;
+  const ended = endLeft("run", "ada").then(() => {
+    hasEnded = true;
+  });
+  await Promise.resolve();
+  expect([asked.length, hasEnded]).toEqual([1, false]);
+  await answer({ is: "passing", reason: "the planner cannot be reached" });
+  await answered(() => asked.length === 2);
+  await answer({ is: "passing", reason: "the planner cannot be reached" });
+  await ended;
+  tick();
+  expect(asked.length).toBe(2);
+});
+
+test("an editor that goes on is not ended", async () => {
+  const { sync, asked, tick } = rig(1);
+  leave("run", "ada", sync);
+  stay("run", "ada", sync);
+  await endLeft("run", "ada");
+  sync.want(3, ONE);
+  tick();
+  expect(asked.length).toBe(1);
+});
+
+/** Until promises that were settled have had their say. */
+async function answered(isSo: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 50 && !isSo(); turn++) await Promise.resolve();
+  expect(isSo()).toBe(true);
+}

@@ -43,6 +43,7 @@ export class DraftSync {
   private state: SyncState;
   private wanted: { base: number; schedule: Schedule | null } | null = null;
   private isSaving = false;
+  private isHeld = false;
   private cancel: (() => void) | null = null;
   private readonly watchers = new Set<() => void>();
 
@@ -83,6 +84,22 @@ export class DraftSync {
     return this.state;
   }
 
+  /**
+   * Let `task` change the draft on the server, as a publish and a rebase do: what is wanted is written first, and
+   * nothing while it runs. `task` says by `adopt` what the server has then.
+   */
+  async handOver<T>(task: () => Promise<T>): Promise<T> {
+    do await this.flush();
+    while (this.wanted !== null && this.state.status === "waiting");
+    this.isHeld = true;
+    try {
+      return await task();
+    } finally {
+      this.isHeld = false;
+      if (this.state.status === "waiting" || this.state.status === "offline") this.schedule(QUIET_MS);
+    }
+  }
+
   /** The server's draft is this version now, by what this tab asked for (a rebase, a publish, a choice). */
   adopt(version: number, known: { base: number; schedule: Schedule } | null = null): void {
     this.cancel?.();
@@ -108,7 +125,7 @@ export class DraftSync {
   }
 
   private async run(): Promise<void> {
-    if (this.isSaving || this.wanted === null) return;
+    if (this.isSaving || this.isHeld || this.wanted === null) return;
     const draft = this.wanted;
     this.isSaving = true;
     this.set({ status: "saving" });

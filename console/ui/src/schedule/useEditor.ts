@@ -2,6 +2,7 @@ import { useEffect, useMemo, useReducer, useState, useSyncExternalStore } from "
 import type { Limits } from "../curves/edit";
 import type { Schedule } from "../curves/schedule";
 import { sameSchedule } from "../curves/schedule";
+import { leave, stay } from "./leaving";
 import { type ScheduleView, saveDraft, scheduleOf } from "./queries";
 import { draftOf, type EditorAction, type EditorState, edit, editorOf } from "./state";
 import { DraftSync, type SyncState } from "./sync";
@@ -63,12 +64,13 @@ function useDraftSync(run: string, author: string, seed: Seed): DraftSync {
     return new DraftSync(ports, seed.version, seed.isUnsaved ? null : seed.draft, seed.isElsewhere);
   });
   useEffect(() => {
-    const leave = () => void sync.flush();
-    window.addEventListener("pagehide", leave);
+    const hide = () => void sync.flush();
+    stay(run, author, sync);
+    window.addEventListener("pagehide", hide);
     return () => {
-      window.removeEventListener("pagehide", leave);
-      void sync.flush();
+      window.removeEventListener("pagehide", hide);
+      leave(run, author, sync);
     };
-  }, [sync]);
+  }, [run, author, sync]);
   return sync;
 }
