@@ -205,7 +205,7 @@ def test_lease_when_its_owner_leaves_then_it_goes_over_once_the_heir_is_warm(
     cluster = make_cluster(lease_s=3600.0)
     cluster.client.post("/runs", make_run(), RunView)
     leaves = cluster.loader()
-    cluster.constructor()
+    constructor = cluster.constructor()
     cluster.open(1)
     wait_for(lambda: len(_owned(leaves)) == 2, what="the leases")
     heir = cluster.loader(is_warm=False)
@@ -214,6 +214,10 @@ def test_lease_when_its_owner_leaves_then_it_goes_over_once_the_heir_is_warm(
     draining = threading.Thread(target=leaves.link.drain, args=(30.0,))
     draining.start()
     wait_for(lambda: len(heir.leases) >= 2 and all(x.is_standby for x in heir.leases), what="the heir of all")
+    wait_for(lambda: constructor.assignments[0].shadows, what="the constructor to hear of it")
+    (route,) = constructor.assignments[0].shadows
+    assert route.address == heir.service.address
+    assert sorted(route.partitions) == sorted([x.source, x.partition, x.partitions] for x in heir.leases)
     assert draining.is_alive()
     heir.is_warm = True
     draining.join(30.0)

@@ -122,7 +122,7 @@ def test_loader_when_killed_then_the_trainer_hardly_waits_and_gets_the_same_byte
     assert sum(actor.role is Role.LOADER for actor in planner(cluster.url)) == 1
 
 
-def test_loader_when_stopped_then_its_shadow_serves_before_the_lease_ends(
+def test_loader_when_stopped_then_its_shadow_is_asked_long_before_the_lease_ends(
     shadowed: Any, start_cluster: Any, planner: Any
 ) -> None:
     frozen = shadowed(1)
@@ -140,6 +140,8 @@ def test_loader_when_stopped_then_its_shadow_serves_before_the_lease_ends(
         os.kill(stopped[0], signal.SIGCONT)
     print(f"loader stopped: longest wait {trainer.longest_wait_s():.3f} s")
     assert trainer.digests == _expected(frozen)
+    constructors = [actor for actor in planner(cluster.url) if actor.role is Role.CONSTRUCTOR]
+    assert sum(actor.stats["asked_of_shadows"] for actor in constructors) > 0
     assert trainer.longest_wait_s() < LEASE_S
 
 

@@ -259,6 +259,11 @@ class StreamBuilder:
         with self._changed:
             return self._window.size_bytes if self._window is not None else 0
 
+    @property
+    def num_instead(self) -> int:
+        """How often shadows were asked for pieces instead of a loader."""
+        return self._gatherer.num_instead
+
     def look(self) -> StreamLook:
         """What it has and has done, for who watches it."""
         with self._changed:

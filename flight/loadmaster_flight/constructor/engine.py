@@ -137,6 +137,7 @@ class ConstructorEngine:
             "steps_built": sum(times.count for times in built),
             "build_seconds": sum(times.total for times in built),
             "built_bytes": sum(b.size_bytes for b in builders),
+            "asked_of_shadows": sum(b.num_instead for b in builders),
         }
 
     def close(self) -> None:
@@ -180,7 +181,7 @@ def _moved(ticket: RankTicket) -> MovedError:
 
 def _same_work(a: Assignment, b: Assignment) -> bool:
     """Whether two assignments differ in loader routes alone."""
-    return replace(a, loaders=[]) == replace(b, loaders=[])
+    return replace(a, loaders=[], shadows=[]) == replace(b, loaders=[], shadows=[])
 
 
 def _together(clocks: Iterable[dict[str, float]]) -> dict[str, float]:

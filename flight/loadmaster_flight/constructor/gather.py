@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +17,21 @@ from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_flight.wire.tickets import MaterializeTicket, sign
 from loadmaster_flight.wire.tls import Tls
+from loadmaster_flight.wire.watchdog import answers
+
+from .asking import Ask, shadows_of
 
 MATERIALIZE_TIMEOUT_S = 120.0
 MAX_PARALLEL = 32
-HANG_S = 0.5
-"""After this long without an answer a loader is reported: the planner knows whether it is heard of."""
 LOOK_S = 0.05
+ALIVE_S = 0.25
+"""A loader that does not say within this time that it lives is reported, and its shadows are asked."""
 
 Report = Callable[[str, str, bool], None]
 """address, what went wrong, whether it only does not answer"""
+Call = Callable[[str, list[list[int]]], Future[pa.Table]]
+"""Asks an address for partitions."""
+LOG = logging.getLogger(__name__)
 
 
 def needed_partitions(plan: StepPlan, routes: list[LoaderRoute]) -> dict[str, list[list[int]]]:
@@ -51,6 +58,9 @@ def needed_partitions(plan: StepPlan, routes: list[LoaderRoute]) -> dict[str, li
 class Gatherer:
     """Asks loaders for pieces, all at once. Used by one thread; connections are kept between steps.
 
+    A loader that does not say that it lives is reported, and where shadows have all that it was asked for, they are
+    asked instead: what a step holds is decided by its plan, so whoever answers first will do.
+
     Args:
         ticket_key: Gives the key that tickets are signed with.
         on_unreachable: Called when a loader could not be reached, or does not answer.
@@ -63,6 +73,9 @@ class Gatherer:
         self._ticket_key, self._on_unreachable, self._tls = ticket_key, on_unreachable, tls
         self._peers: dict[str, FlightPeer] = {}
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="gather")
+        self._silent: dict[str, Future[pa.Table]] = {}
+        self.num_instead = 0
+        """How often shadows were asked instead of a loader."""
 
     def gather(
         self, assignment: Assignment, plan: StepPlan, *, is_current: Callable[[], bool] = lambda: True
@@ -79,16 +92,16 @@ class Gatherer:
             LoadmasterError: A loader failed; the message names it. A permanent failure goes before a retryable one.
         """
         needed = needed_partitions(plan, assignment.loaders)
-        calls = {
-            address: self._pool.submit(self._materialize, address, _ticket(assignment, plan, partitions))
-            for address, partitions in needed.items()
-        }
-        self._await(calls, is_current)
-        answers = [self._answer(address, call) for address, call in calls.items()]
-        failures = [answer for answer in answers if isinstance(answer, LoadmasterError)]
+
+        def call(address: str, partitions: list[list[int]]) -> Future[pa.Table]:
+            return self._pool.submit(self._materialize, address, _ticket(assignment, plan, partitions))
+
+        asks = [self._ask(assignment, call, address, partitions) for address, partitions in needed.items()]
+        self._await(asks, is_current)
+        failures = [self._failure(ask) for ask in asks if ask.tables() is None]
         if failures:
             raise min(failures, key=lambda error: error.retry)
-        return pa.concat_tables([PIECES.empty_table(), *answers])
+        return pa.concat_tables([PIECES.empty_table(), *(table for ask in asks for table in ask.tables() or [])])
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -97,36 +110,69 @@ class Gatherer:
             peer.close()
         self._peers.clear()
 
-    def _await(self, calls: dict[str, Future[pa.Table]], is_current: Callable[[], bool]) -> None:
-        """Wait until all have answered; a loader that was stopped never does."""
-        until_s = time.monotonic() + HANG_S
-        pending = wait(calls.values(), LOOK_S).not_done
-        while pending:
-            silent = [address for address, call in calls.items() if call in pending]
-            if not is_current():
-                for address in silent:  # a call in progress cannot be ended from outside: its thread is left to it
-                    self._peers.pop(address, None)
-                raise MovedError(f"loader {silent[0]} has not answered, and others have its partitions now")
-            if time.monotonic() > until_s:
-                until_s = time.monotonic() + 2 * HANG_S
-                for address in silent:
-                    self._pool.submit(self._on_unreachable, address, f"no answer for {HANG_S} s", True)
-            pending = wait(pending, LOOK_S).not_done
+    def _ask(self, assignment: Assignment, call: Call, address: str, partitions: list[list[int]]) -> Ask:
+        """Ask an owner; one that has yet to answer an earlier step is passed over where its shadows can answer."""
+        silent = {other for other, of_old in self._silent.items() if not of_old.done()}
+        self._silent = {other: of_old for other, of_old in self._silent.items() if other in silent}
+        shadows = shadows_of(partitions, assignment.shadows, avoid={address} | silent)
+        ask = Ask(
+            address,
+            ask_shadows=lambda: [call(shadow, theirs) for shadow, theirs in shadows.items()],
+            look=lambda: self._look(address),
+        )
+        if address not in silent or not shadows:
+            ask.call = call(address, partitions)
+            return ask
+        self._report(address)
+        self._ask_shadows(ask)
+        return ask
+
+    def _await(self, asks: list[Ask], is_current: Callable[[], bool]) -> None:
+        """Wait until all are answered; a loader that was stopped never does."""
+        while pending := [ask for ask in asks if not ask.is_decided()]:
+            wait([future for ask in pending for future in ask.running()], LOOK_S, FIRST_COMPLETED)
+            for ask in pending:
+                if ask.has_fallen_silent():
+                    self._note_silent(ask)
+            still = [ask for ask in pending if not ask.is_decided()]
+            if still and not is_current():
+                for ask in still:  # a call in progress cannot be ended from outside: its thread is left to it
+                    self._peers.pop(ask.address, None)
+                raise MovedError(f"loader {still[0].address} has not answered, and others have its partitions now")
+
+    def _note_silent(self, ask: Ask) -> None:
+        self._report(ask.address)
+        if ask.call is not None and not ask.call.done():
+            self._silent[ask.address] = ask.call
+        if not ask.instead:
+            self._ask_shadows(ask)
+            LOG.info("loader %s does not answer: %d shadows are asked instead", ask.address, len(ask.instead))
+
+    def _ask_shadows(self, ask: Ask) -> None:
+        ask.ask_shadows()
+        self.num_instead += bool(ask.instead)
+
+    def _report(self, address: str) -> None:
+        self._pool.submit(self._on_unreachable, address, "it does not say that it lives", True)
+
+    def _look(self, address: str) -> Future[bool]:
+        return self._pool.submit(answers, address, timeout_s=ALIVE_S, tls=self._tls)
 
     def _materialize(self, address: str, ticket: MaterializeTicket) -> pa.Table:
         peer = self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address, tls=self._tls))
         return peer.read_all(sign(ticket, self._ticket_key()), timeout_s=MATERIALIZE_TIMEOUT_S)
 
-    def _answer(self, address: str, call: Future[pa.Table]) -> pa.Table | LoadmasterError:
-        """What one loader answered; when it failed its connection is dropped and the error says whose it was."""
-        try:
-            return call.result()
-        except LoadmasterError as error:
-            if peer := self._peers.pop(address, None):
-                peer.close()
-            if isinstance(error, UnavailableError):
-                self._on_unreachable(address, error.message, False)
-            return type(error)(f"loader {address}: {error.message}", **error.details)
+    def _failure(self, ask: Ask) -> LoadmasterError:
+        """Why there are no pieces: the owner's connection is dropped and the error says whose it was."""
+        self._silent.pop(ask.address, None)  # its shadows are no help: it is asked itself the next time
+        error = ask.failure()
+        if not isinstance(error, LoadmasterError):
+            raise error
+        if peer := self._peers.pop(ask.address, None):
+            peer.close()
+        if isinstance(error, UnavailableError):
+            self._on_unreachable(ask.address, error.message, False)
+        return type(error)(f"loader {ask.address}: {error.message}", **error.details)
 
 
 def _ticket(assignment: Assignment, plan: StepPlan, partitions: list[list[int]]) -> MaterializeTicket:

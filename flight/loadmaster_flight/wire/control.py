@@ -192,7 +192,9 @@ class Assignment:
         ranks: Global ranks served here, in order.
         dp_of_rank: dp coordinate of each of `ranks`.
         mesh: Axis name -> size, slowest axis first, as the run's spec orders it.
+        loaders: Who owns the partitions.
         skip: [a, b): steps that nobody is served, or empty.
+        shadows: Who stands by for them, and has their next steps: asked where an owner does not answer.
     """
 
     run: str
@@ -205,6 +207,7 @@ class Assignment:
     build_ahead: int
     loaders: list[LoaderRoute]
     skip: list[int] = field(default_factory=list)
+    shadows: list[LoaderRoute] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -53,22 +53,24 @@ def draw_picture(
         leases: All leases, of partitions and of dp ranks.
         addresses: Number -> address of the live actors.
     """
-    routes = _routes(leases, addresses)
+    routes = _routes((lease for lease in leases if not lease.standby), addresses)
+    shadows = _routes((lease for lease in leases if lease.standby == 1), addresses)
     by_actor: defaultdict[int, list[LeaseRecord]] = defaultdict(list)
     for lease in leases:
         by_actor[lease.actor].append(lease)
     known = {generation.key: generation for generation in generations}
     duties = {
-        actor: Duties(leases=_partitions(held), assignments=_assignments(held, known, runs, routes))
+        actor: Duties(leases=_partitions(held), assignments=_assignments(held, known, runs, routes, shadows))
         for actor, held in by_actor.items()
     }
     return Picture(generations=known, duties=duties)
 
 
 def _routes(leases: Iterable[LeaseRecord], addresses: Mapping[int, str]) -> dict[str, list[LoaderRoute]]:
+    """Per run, where partitions are found."""
     places: defaultdict[str, defaultdict[int, list[list[int]]]] = defaultdict(lambda: defaultdict(list))
     for lease in leases:
-        if lease.kind is LeaseKind.PARTITION and not lease.standby:
+        if lease.kind is LeaseKind.PARTITION:
             places[lease.run][lease.actor].append([lease.source, lease.slot, lease.slots])
     return {
         run: [LoaderRoute(address=addresses[actor], partitions=triples) for actor, triples in sorted(owners.items())]
@@ -95,6 +97,7 @@ def _assignments(
     generations: Mapping[GenerationKey, GenerationRecord],
     runs: Mapping[str, Definition],
     routes: Mapping[str, list[LoaderRoute]],
+    shadows: Mapping[str, list[LoaderRoute]],
 ) -> list[Assignment]:
     """Ranks that the process serves, and those that it is to serve soon: it builds for both alike."""
     dp_ranks: defaultdict[GenerationKey, list[int]] = defaultdict(list)
@@ -103,13 +106,16 @@ def _assignments(
             key = GenerationKey(run=lease.run, stream=lease.stream, generation=lease.generation)
             dp_ranks[key].append(lease.slot)
     return [
-        _assignment(generations[key], ranks, runs[key.run], routes.get(key.run, [])) for key, ranks in dp_ranks.items()
+        replace(
+            _assignment(generations[key], ranks, runs[key.run]),
+            loaders=routes.get(key.run, []),
+            shadows=shadows.get(key.run, []),
+        )
+        for key, ranks in dp_ranks.items()
     ]
 
 
-def _assignment(
-    generation: GenerationRecord, dp_ranks: list[int], definition: Definition, loaders: list[LoaderRoute]
-) -> Assignment:
+def _assignment(generation: GenerationRecord, dp_ranks: list[int], definition: Definition) -> Assignment:
     shape = tuple(generation.mesh.values())
     dp_of_rank = np.unravel_index(np.arange(generation.world_size), shape)[list(generation.mesh).index("dp")]
     ranks = np.flatnonzero(np.isin(dp_of_rank, dp_ranks))
@@ -122,6 +128,6 @@ def _assignment(
         dp_of_rank=dp_of_rank[ranks].tolist(),
         mesh=generation.mesh,
         build_ahead=min(definition.spec.budgets.build_ahead, definition.spec.budgets.bind_ahead),
-        loaders=loaders,
+        loaders=[],
         skip=generation.skip.as_list(),
     )
