@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from loadmaster_server.store import upgrade
 from support.temporary_postgres import Cluster, temporary_postgres, why_not
 
 # A busy machine must not fail a property: no deadlines, and no complaint about slow generation.
@@ -28,10 +31,11 @@ PROSE = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --matrix and --scale: what takes longer than all the rest."""
+    """Adds --matrix, --scale, --fuzz and --release: what takes longer than all the rest."""
     parser.addoption("--matrix", action="store_true", help="run all 72 cells of the kill matrix, not ten")
     parser.addoption("--scale", action="store_true", help="open the console at 4,096 ranks and 306 sources")
     parser.addoption("--fuzz", action="store_true", help="send thousands of random calls to each surface, not dozens")
+    parser.addoption("--release", action="store_true", help="build, install and run what a release would be")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -82,16 +86,32 @@ def postgres() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def postgres_schema(postgres: Cluster) -> str:
+    """Name of a PostgreSQL database with the newest schema and no rows: a copy is made sooner than a migration."""
+    url = postgres.new_database()
+    upgrade(url)
+    return urlsplit(url).path.removeprefix("/")
+
+
+@pytest.fixture(scope="session")
+def sqlite_schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a file of SQLite."""
+    path = tmp_path_factory.mktemp("schema") / "planner.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def postgres_url(postgres: Cluster) -> str:
-    """SQLAlchemy URL of an empty PostgreSQL database."""
-    return postgres.new_database()
+def postgres_url(postgres: Cluster, postgres_schema: str) -> str:
+    """SQLAlchemy URL of a PostgreSQL database without any row."""
+    return postgres.new_database(like=postgres_schema)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """SQLAlchemy URL of an empty database, SQLite and then PostgreSQL."""
+    """SQLAlchemy URL of a database without any row, SQLite and then PostgreSQL."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'planner.db'}"
+        return f"sqlite:///{shutil.copy(request.getfixturevalue('sqlite_schema'), tmp_path)}"
     url: str = request.getfixturevalue("postgres_url")
     return url

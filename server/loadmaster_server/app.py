@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from loadmaster_console import ConsolePages
-from loadmaster_flight.wire.http import API
 
 from .access import AccessService, BodyLimit, access_routes, add_refusal_handlers
 from .actors import ActorService, actor_routes
@@ -119,20 +119,21 @@ class Planner:
 
 def create_app(planner: Planner) -> FastAPI:
     """The app of a planner, which must have been started."""
-    app = FastAPI(title="Loadmaster planner", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Loadmaster planner", version=version("loadmaster"), docs_url=None, redoc_url=None)
     add_problem_handlers(app)
     add_refusal_handlers(app, planner.access, problem_answer)
     app.state.access = planner.access
-    api = APIRouter(prefix=API)
-    api.include_router(access_routes(planner.access))
-    api.include_router(actor_routes(planner.actors))
-    api.include_router(run_routes(planner.runs, planner.joins, planner.tickets))
-    api.include_router(plan_routes(planner.plans, planner.graphs, planner.stats))
-    api.include_router(ledger_routes(planner.ledger))
-    api.include_router(schedule_routes(planner.schedules))
-    api.include_router(live_routes(planner.live))
-    app.include_router(api)
-    app.include_router(metrics_routes(planner.metrics.read))
+    for router in (
+        access_routes(planner.access),
+        actor_routes(planner.actors),
+        run_routes(planner.runs, planner.joins, planner.tickets),
+        plan_routes(planner.plans, planner.graphs, planner.stats),
+        ledger_routes(planner.ledger),
+        schedule_routes(planner.schedules),
+        live_routes(planner.live),
+        metrics_routes(planner.metrics.read),
+    ):
+        app.router.routes.extend(router.routes)  # as they are: `include_router` would build each of them again
     app.add_middleware(ConsolePages)
     app.add_middleware(BodyLimit, access=planner.access, answer=refused_body)
     return app

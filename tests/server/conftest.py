@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,10 +15,13 @@ from support.synthetic import Cluster, synthetic_manifest
 
 
 @pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def make_cluster(tmp_path: Path, sqlite_schema: Path) -> Iterator[Callable[..., Cluster]]:
     """Starts planners with the fakes around them."""
     with ExitStack() as stack:
-        yield lambda **kwargs: Cluster(tmp_path / "state", stack, **kwargs)
+        state = tmp_path / "state"
+        state.mkdir()
+        shutil.copy(sqlite_schema, state)
+        yield lambda **kwargs: Cluster(state, stack, **kwargs)
 
 
 @pytest.fixture

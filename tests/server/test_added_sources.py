@@ -192,6 +192,19 @@ def test_sources_when_added_at_once_then_each_once_and_who_differs_is_told(bench
     assert [source["source"] for source in bench.editor.ask("GET", "/sources").body][:2] == ["web", "code"]
 
 
+def test_sources_when_one_is_added_between_two_reads_then_those_that_the_first_knew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = bench.cluster.server.planner
+    before = planner.store.runs.definition("run")
+    assert bench.add().status == 201
+    monkeypatch.setattr(type(planner.store.runs), "definition", lambda *_: before)
+    assert [view.source for view in planner.runs.sources("run")] == ["web", "code"]
+    answer = bench.editor.ask("POST", "/preview", {"schedule": bench.editor.schedule()["schedule"], "until_step": 200})
+    assert answer.status == 200, answer.body
+    assert [source["source"] for source in answer.body["sources"]] == ["web", "code"]
+
+
 @pytest.mark.parametrize(
     ("more", "status", "word"),
     [

@@ -123,10 +123,11 @@ def test_join_when_a_rank_restarts_alone_then_the_others_learn_it_at_once(cluste
     constructor = cluster.constructor()
     cluster.open(2, word="a")
     _told(cluster, constructor, _report(3, 3))
-    start_s = time.monotonic()
+    num_joins = 0  # each waits 0.3 to 1 s for the other rank, whose silence is final only much later
     while cluster.client.get("/runs/run/streams/train", StreamView).state == "open":
         assert cluster.join(rank=0, world_size=2, nonce="b0").waiting_for == [1]
-    assert time.monotonic() - start_s < 2.5
+        num_joins += 1
+    assert num_joins <= 10
     with pytest.raises(GoneError, match="run/train generation 0 is over: rank 0 joined again"):
         _ticket(cluster, rank=1)
     with pytest.raises(GoneError, match="rank 0 joined again"):

@@ -14,7 +14,7 @@ MakeDefinition = Callable[..., Definition]
 
 @pytest.fixture
 def url(database_url: str) -> str:
-    """URL of a database without tables, on SQLite and on PostgreSQL."""
+    """URL of a database without rows, on SQLite and on PostgreSQL."""
     return database_url
 
 

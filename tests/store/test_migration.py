@@ -15,6 +15,16 @@ from sqlalchemy import create_engine, inspect
 from loadmaster_server.store.database import migrating
 from loadmaster_server.store.migration import migrations_dir, upgrade
 from loadmaster_server.store.models import Base
+from support.temporary_postgres import Cluster
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy URL of a database without tables, SQLite and then PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'planner.db'}"
+    cluster: Cluster = request.getfixturevalue("postgres")
+    return cluster.new_database()
 
 
 def test_upgrade_when_database_is_empty_then_schema_equals_models(url: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from loadmaster_flight.wire.errors import UnavailableError
-from loadmaster_server.store import Database, PlannerLease, Store, upgrade
+from loadmaster_server.store import Database, PlannerLease, Store
 from support.synthetic import wait_for
 
 LEASE_S = 0.3
@@ -18,7 +18,6 @@ MakeLease = Callable[..., PlannerLease]
 @pytest.fixture
 def make_lease(database_url: str) -> Iterator[MakeLease]:
     """Leases of planners by name, all on one database."""
-    upgrade(database_url)
     with ExitStack() as stack:
 
         def make(holder: str, *, place: str = "") -> PlannerLease:

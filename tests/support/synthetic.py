@@ -39,14 +39,16 @@ from loadmaster_server.settings import PlannerSettings
 LANES, UNITS, ROWS = 4, 3, 40
 """Of each synthetic source: lanes, units of a lane, rows of a unit (one block each)."""
 DEADLINE_S = 90.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 
 
 def wait_for(condition: Callable[[], Any], *, what: str, deadline_s: float = DEADLINE_S) -> Any:
     """Poll until `condition` is true and return its value; fails with `what` when time is up."""
-    until, pause = time.monotonic() + deadline_s, threading.Event()
+    until, pause, pause_s = time.monotonic() + deadline_s, threading.Event(), SHORTEST_PAUSE_S
     while not (value := condition()):
         assert time.monotonic() < until, f"waited {deadline_s} s for {what}"
-        pause.wait(0.01)
+        pause.wait(pause_s)
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
     return value
 
 

@@ -53,12 +53,12 @@ class Cluster:
     is_durable: bool = True
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def new_database(self) -> str:
-        """SQLAlchemy URL of a new, empty database."""
+    def new_database(self, *, like: str = "template1") -> str:
+        """SQLAlchemy URL of a new database, empty or a copy of the one of that name."""
         name = f"fresh_{next(self._numbers)}"
         engine = create_engine(self._url(USER), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
+            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {like}"))
         engine.dispose()
         return self._url(name)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from loadmaster_flight.wire.errors import UnauthenticatedError
+from loadmaster_flight.wire.http import API
 
 from ..store import SessionRecord, TokenRecord
 from .caller import caller_of, check_site, cookie_name
@@ -33,7 +34,7 @@ AsAdmin = Annotated[Principal, needs(Role.ADMIN)]
 
 def access_routes(access: AccessService) -> APIRouter:
     """The routes of access."""
-    router = APIRouter(tags=["access"])
+    router = APIRouter(prefix=API, tags=["access"])
     _add_session(router, access)
     _add_sessions(router, access)
     _add_tokens(router, access)

@@ -13,6 +13,7 @@ from loadmaster_flight.wire.control import (
     SuspectReply,
     SuspectReport,
 )
+from loadmaster_flight.wire.http import API
 
 from ..access import Role, needs
 from .service import ActorService
@@ -22,7 +23,7 @@ BY_PROCESS = [needs(Role.PROCESS)]
 
 def actor_routes(actors: ActorService) -> APIRouter:
     """The routes below /api/v1/actors."""
-    router = APIRouter(tags=["actors"])
+    router = APIRouter(prefix=API, tags=["actors"])
 
     @router.post("/actors", dependencies=BY_PROCESS)
     def register(request: RegisterRequest) -> RegisterReply:

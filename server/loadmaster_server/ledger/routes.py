@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
+from loadmaster_flight.wire.http import API
 from loadmaster_flight.wire.ledger import DiffReport, SampleView, StepView
 
 from ..access import Role, needs
@@ -18,7 +19,7 @@ NDJSON = "application/x-ndjson"
 
 def ledger_routes(ledger: LedgerService) -> APIRouter:
     """The routes of the ledger."""
-    router = APIRouter(tags=["ledger"])
+    router = APIRouter(prefix=API, tags=["ledger"])
 
     @router.get("/runs/{run}/steps/{step}", dependencies=READS)
     def read_step(

@@ -9,6 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
 
 from loadmaster_flight.spec.run import TRAIN
+from loadmaster_flight.wire.http import API
 
 from ..access import Role, needs
 from ..store import StreamKey
@@ -26,7 +27,7 @@ Window = Annotated[float, Query(ge=1, le=MAX_WINDOW_S, description="Seconds that
 
 def live_routes(live: LiveService) -> APIRouter:
     """The routes of the read models, and of the events."""
-    router = APIRouter(tags=["live"])
+    router = APIRouter(prefix=API, tags=["live"])
     _add_plane(router, live)
     _add_history(router, live)
     _add_events(router, live)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from loadmaster_flight.wire.http import API
+
 from ..access import Role, needs
 from ..store import GenerationKey, StreamKey
 from .graph import GraphService, StepGraph
@@ -21,7 +23,7 @@ STREAM_END = "x-loadmaster-stream-end"
 
 def plan_routes(plans: PlanService, graphs: GraphService, stats: Callable[[], dict[str, float]]) -> APIRouter:
     """The routes of plans, of their graphs, and of what the plan log takes."""
-    router = APIRouter(tags=["plans"])
+    router = APIRouter(prefix=API, tags=["plans"])
 
     @router.get("/stats", dependencies=[needs(Role.VIEWER)])
     def read_stats() -> dict[str, float]:

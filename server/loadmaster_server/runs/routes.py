@@ -20,6 +20,7 @@ from loadmaster_flight.wire.control import (
     TicketRequest,
     VerdictReport,
 )
+from loadmaster_flight.wire.http import API
 
 from ..access import Principal, Role, needs
 from ..store import StreamKey
@@ -34,7 +35,7 @@ BY_PROCESS = [needs(Role.PROCESS)]
 
 def run_routes(runs: RunService, joins: JoinService, tickets: TicketOffice) -> APIRouter:
     """The routes below /api/v1/runs, but for plans."""
-    router = APIRouter(tags=["runs"])
+    router = APIRouter(prefix=API, tags=["runs"])
     _add_runs(router, runs)
     _add_streams(router, runs, joins, tickets)
     return router

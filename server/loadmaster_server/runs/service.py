@@ -140,7 +140,8 @@ class RunService:
     def sources(self, run: str) -> list[SourceView]:
         """The sources of a run, in ordinal order, with the counts that are known by now."""
         manifests = self._store.runs.definition(run).manifests
-        return [_source_view(*pair) for pair in zip(manifests, self._store.runs.counts(run), strict=True)]
+        counts = self._store.runs.counts(run)  # may know sources that were added a moment ago: they come last
+        return [_source_view(*pair) for pair in zip(manifests, counts, strict=False)]
 
     def resume(self, run: str, author: str) -> RunView:
         """Let what is paused or failed of a run go on; a run that is not stopped is left alone."""

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from loadmaster_flight.wire.errors import BadRequestError
+from loadmaster_flight.wire.http import API
 
 from ..access import Principal, Role, author_of, needs
 from .schemas import (
@@ -41,7 +42,7 @@ _TAG = re.compile(r'"(\d{1,15})"')
 
 def schedule_routes(schedules: ScheduleService) -> APIRouter:
     """The routes of schedules, drafts, scheduled publishes and the audit log."""
-    router = APIRouter(tags=["schedules"])
+    router = APIRouter(prefix=API, tags=["schedules"])
     _add_schedule(router, schedules)
     _add_revisions(router, schedules)
     _add_scheduled(router, schedules)

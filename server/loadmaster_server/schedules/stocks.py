@@ -34,10 +34,10 @@ def known_before(store: Store, spec: RunSpec, timeline: Timeline, step: int) -> 
         batch = revised(spec, timeline.at(first - 1).schedule).batch
         fill = min(1.0, summary["num_tokens"] / max(1, step_tokens(batch, first - 1)))
     states = _states(store, newest)
-    rules = rules_of(spec, TRAIN).sources
-    stocks = [
+    rules, counts_S = rules_of(spec, TRAIN).sources, store.runs.counts(spec.run)
+    stocks = [  # what was read later may know sources that were added a moment ago: they come last
         _stock(rule, counts, states[s] if s < len(states) else None, placed)
-        for s, (rule, counts, placed) in enumerate(zip(rules, store.runs.counts(spec.run), placed_S, strict=True))
+        for s, (rule, counts, placed) in enumerate(zip(rules, counts_S, placed_S, strict=False))
     ]
     return Known(first=first, stocks=stocks, fill=fill)
 
