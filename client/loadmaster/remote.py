@@ -36,6 +36,7 @@ from loadmaster_flight.wire.watchdog import ReadWatchdog, answers
 from .acknowledge import Acknowledger
 from .feed import FeedItem, JoinOptions, require_fetching
 from .joining import find_run, join
+from .ticketing import TicketAhead
 
 HEALTH_S = 1.0
 """A constructor that does not say that it lives within this time is gone."""
@@ -44,6 +45,7 @@ MAX_HEALTH_S = 16.0
 MAX_PAUSE_S = 2.0
 MAX_READY_PAUSE_S = 0.2
 CLOSE_S = 5.0
+LAST_ASK_S = 1.0
 REJOIN = "start again from your last checkpoint: connect(..., resume=state)"
 
 
@@ -65,6 +67,7 @@ class RemoteFeed:
         self._position, self._skip = options.step, Skip.of(options.skip)
         self._watchdog: ReadWatchdog | None = None
         self._constructor, self._health_s, self._asked_ns = "", HEALTH_S, time.time_ns()
+        self._ahead = TicketAhead(self._ticket)
         self._suspects = SuspectReporter(self._planner, by=lambda: f"rank {options.rank}")
         self._acknowledger = Acknowledger(
             f"loadmaster-ack-rank{options.rank}", self._suspect, find=self._find, tls=options.tls
@@ -164,6 +167,7 @@ class RemoteFeed:
         except Exception as error:
             self._fail(InternalError(f"{type(error).__name__} while reading: {error}"))
         finally:
+            self._ahead.join(LAST_ASK_S)
             self._planner.close()
 
     def _join(self) -> None:
@@ -185,6 +189,7 @@ class RemoteFeed:
                 if not error.retry and not isinstance(error, UnauthenticatedError):
                     raise
                 self._waiting_for = error.message
+                self._ahead.drop()
                 if isinstance(error, (UnavailableError, DeadlineError)) and self._constructor:
                     hangs = isinstance(error, DeadlineError)
                     self._suspects.report(self._constructor, error.message, hangs)
@@ -197,7 +202,7 @@ class RemoteFeed:
     def _read_window(self) -> None:
         """Read one ticket's steps; returns at the end of its window or of the stream."""
         self._constructor = ""
-        ticket = self._ticket()
+        ticket = self._ahead.take(self._position) or self._ticket(self._position)
         self._constructor = ticket.address
         self._acknowledger.send_to(ticket.address, ticket.ticket_hex)
         with _naming(ticket.address), FlightPeer(ticket.address, tls=self._options.tls) as peer:
@@ -208,7 +213,7 @@ class RemoteFeed:
                 with self._changed:
                     self._watchdog = watchdog
                 try:
-                    self._read_messages(watchdog)
+                    self._read_messages(watchdog, ticket.last_step)
                 finally:
                     with self._changed:
                         self._watchdog = None
@@ -221,12 +226,12 @@ class RemoteFeed:
         threading.Thread(target=self._suspects.report, args=arguments, name="suspect", daemon=True).start()
         return answers(address, timeout_s=self._health_s * 3 / 4, tls=self._options.tls)
 
-    def _ticket(self) -> TicketReply:
+    def _ticket(self, first_step: int) -> TicketReply:
         assert self._info is not None
         request = TicketRequest(
             generation=self._info.generation,
             rank=self._options.rank,
-            first_step=self._position,
+            first_step=first_step,
             nonce=self._nonce,
         )
         path = f"/runs/{self._run_name}/streams/{self._options.stream}/tickets"
@@ -234,10 +239,12 @@ class RemoteFeed:
 
     def _find(self) -> tuple[str, str]:
         """Who serves this rank by now."""
-        ticket = self._ticket()
+        ticket = self._ticket(self._position)
         return ticket.address, ticket.ticket_hex
 
-    def _read_messages(self, watchdog: ReadWatchdog) -> None:
+    def _read_messages(self, watchdog: ReadWatchdog, last_step: int) -> None:
+        """Take what comes, to the end of the window; from the middle on the next one's ticket is asked for."""
+        middle = (self._position + last_step) // 2
         while not self._stop.is_set():
             try:
                 batch, metadata = watchdog.read()
@@ -253,6 +260,8 @@ class RemoteFeed:
                 return
             else:
                 self._take(frame, batch)
+                if self._position > middle:
+                    self._ahead.want(self._skip.past(last_step))
 
     def _take(self, frame: Frame, batch: pa.RecordBatch | None) -> None:
         if batch is None or frame.step != self._position:
@@ -276,7 +285,7 @@ class RemoteFeed:
                     return
                 self._is_suspect = False
             with contextlib.suppress(RetryableError):
-                self._ticket()
+                self._ticket(self._position)
 
     def _has_room(self) -> bool:
         return len(self._ready) < max(1, self._options.prefetch) or self._stop.is_set()

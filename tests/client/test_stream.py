@@ -11,7 +11,14 @@ import pytest
 
 from loadmaster import Batch, Stream
 from loadmaster_flight.constructor.process import ConstructorProcess
-from loadmaster_flight.wire.errors import BadRequestError, DeadlineError, GoneError, NotFoundError, RunPausedError
+from loadmaster_flight.wire.errors import (
+    BadRequestError,
+    DeadlineError,
+    GoneError,
+    NotFoundError,
+    RunPausedError,
+    UnavailableError,
+)
 from support.services import FakePlanner, num_tokens_of, wait_until
 
 MakePlanner = Callable[..., FakePlanner]
@@ -118,6 +125,25 @@ def test_stream_when_the_constructor_restarts_on_another_port_then_no_step_is_lo
     make_constructor(planner)
     batches += list(stream)
     assert [b.step for b in batches] == list(range(30))
+
+
+def test_stream_when_the_planner_is_away_where_a_window_ends_then_the_next_one_is_read_meanwhile(
+    make_planner: MakePlanner, make_constructor: MakeConstructor, connect: Connect
+) -> None:
+    planner = make_planner(num_steps=30)
+    make_constructor(planner)
+    stream = connect(planner)
+    batches = take(stream, 6)
+    wait_until(lambda: _tickets_asked_for(planner) == [0, planner.window_steps], "the ticket of the next window")
+    planner.outage = UnavailableError("no planner is there")
+    batches += take(stream, 2 * planner.window_steps - 6)
+    planner.outage = None
+    batches += list(stream)
+    assert [b.step for b in batches] == list(range(30))
+
+
+def _tickets_asked_for(planner: FakePlanner) -> list[int]:
+    return [body["first_step"] for path, body in planner.requests if path.endswith("/tickets")]
 
 
 def test_stream_when_c_ramps_then_the_same_ticket_position_goes_on(

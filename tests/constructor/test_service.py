@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def serve(stack: ExitStack) -> Callable[..., tuple[FakePlanner, ConstructorProcess]]:
-    def make(**options: int) -> tuple[FakePlanner, ConstructorProcess]:
+    def make(**options: Any) -> tuple[FakePlanner, ConstructorProcess]:
         planner = stack.enter_context(FakePlanner(**options))
         return planner, stack.enter_context(ConstructorProcess(planner.url))
 
@@ -375,21 +376,47 @@ def test_ack_when_another_constructor_had_bound_that_much_then_the_planner_is_as
 
 def test_stream_when_no_plans_are_given_out_any_more_then_those_ahead_are_served(serve: Callable[..., tuple]) -> None:
     planner, process = serve(num_steps=60)
-
-    def is_ahead() -> bool:
-        return any(int(query["last"]) >= 22 for path, query in planner.requests if path.endswith("/plans"))
-
     for frame, _ in messages(process, ticket(0, 64)):
         if frame.flags & FrameFlag.HEARTBEAT:
             continue
         acknowledge(process, ticket(0, 64), frame.step + 1)
         if frame.step == 10:
-            wait_until(is_ahead, "a request for later plans")
+            wait_until(lambda: _plans_asked_for(planner) >= 30, "a request for later plans")
         if frame.step == 12:
             planner.plan_fault = UnavailableError("no planner is there")
-        if frame.step == 19:
+        if frame.step == 27:
             return
-    raise AssertionError("the stream ended before step 19")
+    raise AssertionError("the stream ended before step 27")
+
+
+def test_stream_when_the_planner_is_away_for_long_then_what_is_bound_is_served_and_then_the_rank_is_sent_to_ask(
+    serve: Callable[..., tuple],
+) -> None:
+    planner, process = serve(lease_s=0.2)
+    stream = (frame for frame, _ in messages(process, ticket(0, 64)))
+    assert next(frame for frame in stream if not frame.flags & FrameFlag.HEARTBEAT).step == 0
+    acknowledge(process, ticket(0, 64), 1)
+    wait_until(lambda: _plans_asked_for(planner) >= 24, "a request for the plans ahead")
+    planner.outage = UnavailableError("no planner is there")
+    wait_until(lambda: process.link.is_cut_off, "two leases to pass")
+    served: list[int] = []
+
+    def read_on() -> None:
+        for frame in stream:
+            if not frame.flags & FrameFlag.HEARTBEAT:
+                served.append(frame.step)
+                acknowledge(process, ticket(0, 64), frame.step + 1)
+
+    with pytest.raises(MovedError, match="cut off from the planner: ask it who serves the rank now"):
+        read_on()
+    assert served == list(range(1, 1 + len(served)))
+    assert len(served) >= 22
+    planner.outage = None
+    assert kinds(list(messages(process, ticket(30, 32))))[-1] == (FrameFlag.WINDOW_END, 32)
+
+
+def _plans_asked_for(planner: FakePlanner) -> int:
+    return max((int(query["last"]) for path, query in planner.requests if path.endswith("/plans")), default=0)
 
 
 def test_stream_when_its_rank_opens_another_further_on_then_it_ends_instead_of_waiting(

@@ -151,11 +151,13 @@ class FakePlanner:
     """One run of `num_steps` steps (None: endless) on `world_size` ranks, each a dp rank.
 
     `absent` ranks never join; `seq_len_at` may ramp C; every constructor that registers is assigned all ranks, the
-    newest one gets the tickets. `pictures` make the documents of a step, whose images `encoders` encode (None: they
-    stay with the documents). `close` it.
+    newest one gets the tickets. An `outage` is its answer to everything. `pictures` make the documents of a step, whose
+    images `encoders` encode (None: they stay with the documents). `close` it.
     """
 
-    def __init__(self, *, num_steps: int | None = None, world_size: int = 1, num_bins: int = 2) -> None:
+    def __init__(
+        self, *, num_steps: int | None = None, world_size: int = 1, num_bins: int = 2, lease_s: float = 5.0
+    ) -> None:
         self.num_steps, self.world_size, self.num_bins = num_steps, world_size, num_bins
         self.seq_len_at: Callable[[int], int] = lambda step: 32
         self.absent: list[int] = []
@@ -163,6 +165,8 @@ class FakePlanner:
         self.waiting_text = ""
         self.generation, self.first_step, self.window_steps = 1, 0, 8
         self.plan_fault: LoadmasterError | None = None
+        self.outage: LoadmasterError | None = None
+        self.lease_s = lease_s
         self.planned = 1 << 30 if num_steps is None else num_steps
         self.acknowledged = 0
         self.constructors: dict[str, str] = {}
@@ -227,11 +231,13 @@ class FakePlanner:
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         """Route one request; bytes are an Arrow body, the rest JSON."""
         self.requests.append((f"{method} {path}", body if body is not None else query))
+        if self.outage is not None:
+            raise self.outage
         match [method, *path.strip("/").split("/")[2:]]:
             case ["POST", "actors"]:
                 self.constructors[body["incarnation"]] = body["address"]
                 return RegisterReply(
-                    actor_id=body["incarnation"], ticket_key_hex=KEY.hex(), heartbeat_s=0.02, lease_s=5
+                    actor_id=body["incarnation"], ticket_key_hex=KEY.hex(), heartbeat_s=0.02, lease_s=self.lease_s
                 )
             case ["POST", "actors", _, "heartbeat"]:
                 return self._heartbeat(body)

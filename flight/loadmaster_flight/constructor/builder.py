@@ -41,6 +41,7 @@ from .window import BuiltStep, StepWindow
 
 LOG = logging.getLogger(__name__)
 MAX_PAUSE_S = 1.0
+PLAN_PATIENCE_S = 0.5
 _PASSING = (NotFoundError, UnauthenticatedError)  # of a loader: it does not know its lease or the new key yet
 
 
@@ -86,7 +87,7 @@ class StreamBuilder:
         self._failure: LoadmasterError | None = None
         self._closed: LoadmasterError | None = None
         self._opened: dict[int, int] = {}
-        self._status, self._begun = "starting", (-1, 0)
+        self._status, self._begun, self._begun_s = "starting", (-1, 0), time.monotonic()
         self._is_hybrid = False
         name = f"build-{assignment.run}-{assignment.stream}-{assignment.generation}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -230,6 +231,10 @@ class StreamBuilder:
                 return f"{self._status}; {self._awaited}" if self._awaited else self._status
             slowest = self._presence.tell(window.acknowledged_by_rank, window.slowest())
             return f"step {step} waits for {slowest}"
+
+    def lacks_plan(self) -> bool:
+        """Whether nothing can be built before the planner is heard, and could not for a while."""
+        return self._begun[1] == 0 and time.monotonic() - self._begun_s > PLAN_PATIENCE_S
 
     def note_awaited(self, text: str) -> None:
         """Whom all ranks of the stream wait for, says the planner: it knows those of other constructors too."""
@@ -412,7 +417,7 @@ class StreamBuilder:
     def _begin(self, step: int, phase: int, awaited: str) -> None:
         """Say what is being waited for; a further try of the same keeps what the one before it met: that tells more."""
         if step != self._begun[0] or phase > self._begun[1]:
-            self._begun = step, phase
+            self._begun, self._begun_s = (step, phase), time.monotonic()
             self._say(f"step {step} waits for {awaited}")
 
     def _say(self, status: str) -> None:

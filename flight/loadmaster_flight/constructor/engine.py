@@ -33,7 +33,7 @@ class ConstructorEngine:
     Args:
         planner: Where definitions and plans come from.
         ticket_key: Gives the key that tickets to loaders are signed with.
-        on_advance: Called when the planner should hear of new acknowledgements soon.
+        on_advance: Called when the planner should hear of new acknowledgements soon, or we of what to serve.
         on_unreachable: Called when a loader could not be reached, or does not answer.
         tls: How to call loaders; None: what the environment says.
     """
@@ -89,7 +89,7 @@ class ConstructorEngine:
         return self._all_told.wait(timeout_s)
 
     def reader(self, ticket: RankTicket) -> StreamBuilder:
-        """The builder that serves a ticket.
+        """The builder that serves a ticket. The planner is asked at once about one that it has not told us of yet.
 
         Raises:
             GoneError: The ticket is of an older generation.
@@ -100,6 +100,7 @@ class ConstructorEngine:
         with self._lock:
             builder = self._builders.get((ticket.run, ticket.stream))
         if builder is None:
+            self._on_advance()
             raise _moved(ticket)
         current = builder.assignment.generation
         if ticket.generation < current:
@@ -107,6 +108,7 @@ class ConstructorEngine:
                 f"generation {ticket.generation} of run {ticket.run} is over, {current} is current: join again"
             )
         if ticket.generation > current:
+            self._on_advance()
             raise NotReadyError(
                 f"generation {ticket.generation} of run {ticket.run} has not reached this constructor yet"
             )
@@ -114,6 +116,7 @@ class ConstructorEngine:
         if not 0 <= ticket.rank < world_size:
             raise ForbiddenError(f"rank must be in [0, {world_size}) in run {ticket.run}, got {ticket.rank}")
         if ticket.rank not in builder.assignment.ranks:
+            self._on_advance()
             raise _moved(ticket)
         return builder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.control import Assignment, CreateRunRequest, StreamView
@@ -13,13 +14,17 @@ from loadmaster_flight.wire.step_plan import StepPlan, plans_from_bytes
 
 LOG = logging.getLogger(__name__)
 PLAN_WAIT_S = 2.0
+REFILL_S = 1.0
+"""Plans ahead are asked for this often at least, where one is missing."""
+RETRY_S = 0.25
+"""Where that failed, they are asked for again after this long."""
 
 
 class PlanFeed:
     """Fetches and binds plans of one generation of a stream. Used by one thread.
 
-    Those of later steps come along, and more of them once a quarter is used up: while the planner is away, the steps
-    that are bound are built.
+    Those of later steps come along, and more of them once a quarter or a second is used up: while the planner is away,
+    the steps that are bound are built.
     """
 
     def __init__(self, planner: PlannerClient, assignment: Assignment) -> None:
@@ -29,7 +34,7 @@ class PlanFeed:
         self._lock = threading.Lock()
         self._came: dict[int, StepPlan] = {}
         self._refill: threading.Thread | None = None
-        self._refill_at = 0
+        self._refill_at, self._refill_s = 0, 0.0
 
     def spec(self) -> RunSpec:
         """The run's frozen spec."""
@@ -78,12 +83,13 @@ class PlanFeed:
 
     def _look_ahead(self, step: int, until: int) -> None:
         """Ask for later plans beside the build, so that a planner that does not answer holds nothing up."""
-        last, quarter = max(self._plans, default=step), max(1, (until - step) // 4)
-        if last + 1 > until - quarter or step < self._refill_at:
+        last, quarter, now_s = max(self._plans, default=step), max(1, (until - step) // 4), time.monotonic()
+        is_used_up = last + 1 <= until - quarter and step >= self._refill_at
+        if last + 1 >= until or not (is_used_up or now_s >= self._refill_s):
             return
         if self._refill is not None and self._refill.is_alive():
             return
-        self._refill_at = step + quarter
+        self._refill_at, self._refill_s = step + quarter, now_s + REFILL_S
         self._refill = threading.Thread(target=self._fetch_more, args=(last + 1, until), name="plans", daemon=True)
         self._refill.start()
 
@@ -92,6 +98,7 @@ class PlanFeed:
             plans = self._fetch(first, until, 0)
         except LoadmasterError as error:  # whoever needs the step hears of it
             LOG.debug("plans ahead: %s", error)
+            self._refill_s = time.monotonic() + RETRY_S
             return
         with self._lock:
             self._came |= plans

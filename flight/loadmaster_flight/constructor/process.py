@@ -75,7 +75,14 @@ class ConstructorProcess:
             on_unreachable=suspects.report,
             tls=tls,
         )
-        self.service = ConstructorService(self.engine, ticket_key=self._ticket_key, host=host, port=port, tls=tls)
+        self.service = ConstructorService(
+            self.engine,
+            ticket_key=self._ticket_key,
+            is_cut_off=lambda: self.link.is_cut_off,
+            host=host,
+            port=port,
+            tls=tls,
+        )
         self.link = ActorLink(
             planner_url,
             role=Role.CONSTRUCTOR,

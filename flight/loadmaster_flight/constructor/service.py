@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from loadmaster_flight.wire.actions import Action
-from loadmaster_flight.wire.errors import UnavailableError
+from loadmaster_flight.wire.errors import MovedError, UnavailableError
 from loadmaster_flight.wire.flight import FlightService, guarded
 from loadmaster_flight.wire.frames import Frame, FrameFlag
 from loadmaster_flight.wire.tickets import RankTicket, verify_as
@@ -35,9 +35,13 @@ class ConstructorService(FlightService):
     last_step; or earlier, where the schema changes because C ramps: the same ticket's position goes on), or STREAM_END
     with the number of steps of the stream. A stream that ends without either has broken off.
 
+    What is bound is served for as long as it lasts, with the planner or without it: it comes out the same wherever it
+    is built. Who waits for more at a constructor that is cut off from the planner is sent to ask who serves it now.
+
     Args:
         engine: What builds the steps.
         ticket_key: Gives the key that tickets are checked with.
+        is_cut_off: Whether the planner has not heard of us for so long that others may have our ranks.
         tls: To serve with; None: plain text.
     """
 
@@ -46,12 +50,13 @@ class ConstructorService(FlightService):
         engine: ConstructorEngine,
         *,
         ticket_key: Callable[[], bytes],
+        is_cut_off: Callable[[], bool] = lambda: False,
         host: str = "127.0.0.1",
         port: int = 0,
         tls: Tls | None = None,
     ) -> None:
         super().__init__(host=host, port=port, tls=tls)
-        self._engine, self._ticket_key = engine, ticket_key
+        self._engine, self._ticket_key, self._is_cut_off = engine, ticket_key, is_cut_off
 
     def stream(self, ticket: bytes, context: fl.ServerCallContext) -> fl.FlightDataStream:
         if self.draining.is_set():
@@ -93,6 +98,8 @@ class ConstructorService(FlightService):
             if found is None and builder.is_over(step):
                 yield mark(FrameFlag.STREAM_END, step)
                 return
+            if found is None and self._is_cut_off() and builder.lacks_plan():
+                raise MovedError("this constructor is cut off from the planner: ask it who serves the rank now")
             if found is None:
                 yield mark(FrameFlag.HEARTBEAT, step, builder.status(step))
                 continue

@@ -17,9 +17,9 @@ from ..wire.tickets import MaterializeTicket
 from ..wire.tls import Tls
 
 LOG = logging.getLogger(__name__)
-FETCH_AHEAD = 16
+FETCH_AHEAD = 32
 """Steps beyond the ticket's that one request asks for along: they will be wanted next."""
-LOOK_AHEAD = 12
+LOOK_AHEAD = 26
 """Steps beyond the ticket's that are held if there are any: while the planner is away, what is bound is served."""
 FETCH_DEADLINE_S = 10.0
 MAX_PIECES = 1 << 20

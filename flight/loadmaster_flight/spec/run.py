@@ -65,7 +65,7 @@ class BudgetSpec(SpecModel):
     """Local cache of blocks of unseekable (.gz, .zst) files."""
     plan_ahead: Annotated[int, Field(ge=1)] = 64
     """Steps planned beyond what all ranks have acknowledged."""
-    bind_ahead: Annotated[int, Field(ge=1)] = 16
+    bind_ahead: Annotated[int, Field(ge=1)] = 24
     """Steps that are bound (an edit can no longer change them) beyond that."""
     build_ahead: Annotated[int, Field(ge=1)] = 3
     """Steps assembled beyond that."""

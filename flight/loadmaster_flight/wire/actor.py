@@ -109,6 +109,12 @@ class ActorLink:
         """Whether the planner has heard of us within `lease_s`, so that what it gave us is still ours."""
         return time.monotonic() < self._lease_until_s
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether our lease ended a whole lease ago: if the planner is there, others have what it gave us."""
+        lapses_s = self._lease_until_s
+        return self._reply is not None and 0 < lapses_s < time.monotonic() - self._reply.lease_s
+
     def start(self) -> None:
         """Begin to register and heartbeat; returns at once."""
         self._thread.start()

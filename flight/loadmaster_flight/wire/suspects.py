@@ -15,6 +15,8 @@ from .probing import refusing
 LOG = logging.getLogger(__name__)
 PAUSE_S = 1.0
 """One address is reported this often at most."""
+VERDICT_S = 3.0
+"""Who reports what another thread reports already waits for the planner's answer to that, no longer than this."""
 
 
 class SuspectReporter:
@@ -32,17 +34,33 @@ class SuspectReporter:
         self._planner, self._by, self._on_gone = planner, by, on_gone
         self._lock = threading.Lock()
         self._told_s: dict[str, float] = {}
+        self._under_way: dict[str, threading.Event] = {}
 
     def report(self, address: str, reason: str, hangs: bool = False) -> None:
         """A call to this process failed, or has no answer: say so if nobody listens there any more, or if it hangs.
 
         Never raises.
         """
-        now_s = time.monotonic()
         with self._lock:
-            if now_s - self._told_s.get(address, -PAUSE_S) < PAUSE_S:
-                return
-            self._told_s = {a: at_s for a, at_s in self._told_s.items() if now_s - at_s < PAUSE_S} | {address: now_s}
+            under_way = self._under_way.get(address)
+            if under_way is None:
+                now_s = time.monotonic()
+                if now_s - self._told_s.get(address, -PAUSE_S) < PAUSE_S:
+                    return
+                self._told_s = {a: at_s for a, at_s in self._told_s.items() if now_s - at_s < PAUSE_S}
+                self._told_s[address], answered = now_s, threading.Event()
+                self._under_way[address] = answered
+        if under_way is not None:
+            under_way.wait(VERDICT_S)
+            return
+        try:
+            self._tell(address, reason, hangs)
+        finally:
+            with self._lock:
+                del self._under_way[address]
+            answered.set()
+
+    def _tell(self, address: str, reason: str, hangs: bool) -> None:
         if not hangs and not refusing([address]):
             return
         try:

@@ -15,9 +15,9 @@ from .errors import DeadlineError, LoadmasterError, from_flight
 from .flight import FlightPeer
 from .tls import Tls
 
-BEAT_S = 0.5
+BEAT_S = 0.25
 """A server that has nothing to send yet says so this often."""
-QUIET_S = 1.0
+QUIET_S = 0.5
 """After so long without a message its server is asked whether it is there: two beats."""
 READ_TIMEOUT_S = 30.0
 """One message takes no longer, even of a server that is there."""
