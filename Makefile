@@ -8,7 +8,7 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
-.PHONY: help setup console api demo screenshots docs test matrix fuzz check bench compose-env clean
+.PHONY: help setup console api demo screenshots docs test matrix fuzz check release-check bench compose-env clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -58,6 +58,9 @@ check: $(READY) ## format, lint, types, layers; the console too
 	$(BIN)/lint-imports
 	$(BIN)/python console/build.py check
 	$(BIN)/python console/build.py api --check
+
+release-check: console ## build wheel and sdist, install them where nothing else is, run them
+	@$(BIN)/pytest -n 2 -rs --release tests/release $(ARGS)
 
 bench: $(READY) ## print all benchmark tables; ARGS=--quick for a short look
 	@for file in $$(grep -l '^if __name__' benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done

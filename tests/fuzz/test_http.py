@@ -84,7 +84,7 @@ def _send(case: Any, url: str, session: requests.Session) -> int:
     arguments["headers"] = {**arguments["headers"], "authorization": session.headers["authorization"]}
     with session.request(**arguments, stream=True, timeout=CALL_S) as answer:
         kind = answer.headers.get("content-type", "")
-        body = "" if kind.startswith(EVENTS) else answer.text
+        body = "" if kind.startswith(EVENTS) else answer.content.decode()  # .text would guess at the encoding
     place = (
         f"{arguments['method']} {arguments['url']} {arguments.get('json', '')!r:.400}: {answer.status_code} {body:.400}"
     )
