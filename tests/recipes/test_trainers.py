@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,6 +88,15 @@ def handed_out(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[str]]]:
 
     monkeypatch.setattr(loadmaster.Stream, "__next__", noted)
     return found
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other cost more than these models do."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
