@@ -7,9 +7,11 @@ only. A block after `<!-- not run: REASON -->` is left alone.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,5 +85,8 @@ def _run_command(command: str, block: Block) -> None:
     if words and words[0] == "loadmaster":
         code = main(words[1:])
     else:
-        code = subprocess.run(["bash", "-euc", command], stdout=subprocess.DEVNULL, timeout=60).returncode
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # python is the one with Loadmaster
+        environment = os.environ | {"PATH": path}
+        shell = ["bash", "-euc", command]
+        code = subprocess.run(shell, stdout=subprocess.DEVNULL, env=environment, timeout=60).returncode
     assert code == 0, f"{block.page}:{block.line}: exit code {code} of: {command}"
