@@ -90,11 +90,17 @@ def test_slices_when_the_planner_hangs_then_steps_that_are_held_do_not_wait(plan
     _take(slices, planner, LOOK_AHEAD)
 
 
-def test_slices_when_not_all_is_planned_yet_then_the_rest_is_asked_for_later(planner: FakePlanner) -> None:
+def test_slices_when_not_all_is_planned_yet_then_the_rest_is_asked_for_soon(
+    planner: FakePlanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loadmaster_flight.loader.plan_slices.ASK_AGAIN_S", 3600.0)
     planner.planned = 5
     slices = PlanSlices(planner.url)
     _take(slices, planner, 0)
     planner.planned = 100
-    for step in range(1, 5):
+    _take(slices, planner, 1)
+    assert len(_asked(planner)) == 1
+    monkeypatch.setattr("loadmaster_flight.loader.plan_slices.ASK_AGAIN_S", 0.0)
+    for step in range(2, 5):
         _take(slices, planner, step)
-    assert _asked(planner)[1:] == [(5, 4 + 1 + FETCH_AHEAD)]
+    assert _asked(planner)[1:] == [(5, 3 + FETCH_AHEAD)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,8 @@ FETCH_AHEAD = 32
 """Steps beyond the ticket's that one request asks for along: they will be wanted next."""
 LOOK_AHEAD = 26
 """Steps beyond the ticket's that are held if there are any: while the planner is away, what is bound is served."""
+ASK_AGAIN_S = 1.0
+"""Where some of these were not planned yet, they are asked for again after this long, or after a few steps."""
 FETCH_DEADLINE_S = 10.0
 MAX_PIECES = 1 << 20
 """Pieces of all slices kept together, about 72 bytes each."""
@@ -36,6 +39,13 @@ class SliceKey(NamedTuple):
     step: int
 
 
+class Asked(NamedTuple):
+    """When later steps were asked for: at which step, and at what time in monotonic seconds."""
+
+    step: int
+    at_s: float
+
+
 class PlanSlices:
     """Slices of plans by ticket, for any number of threads.
 
@@ -49,7 +59,7 @@ class PlanSlices:
         self._lock = threading.Lock()
         self._plans: OrderedDict[SliceKey, StepPlan] = OrderedDict()
         self._num_pieces = 0
-        self._asked: dict[SliceKey, int] = {}
+        self._asked: dict[SliceKey, Asked] = {}
 
     def of_ticket(self, ticket: MaterializeTicket) -> list[StepPlan]:
         """The ticket's steps, cut to its partitions, dp ranks and encoder ranks.
@@ -107,17 +117,23 @@ class PlanSlices:
         with self._lock:
             missing = [step for step in wanted if _key(ticket, step) not in self._plans]
             is_soon = missing and missing[0] < ticket.last_step + LOOK_AHEAD
-            if not is_soon or ticket.last_step < self._asked.get(_stream(ticket), 0):
+            if not is_soon or not self._may_ask(ticket):
                 return
             self._note_asked(ticket)
         arguments = (ticket, missing[0])
         threading.Thread(target=self._fetch_more, args=arguments, name="slices", daemon=True).start()
 
+    def _may_ask(self, ticket: MaterializeTicket) -> bool:
+        asked = self._asked.get(_stream(ticket))
+        if asked is None or ticket.last_step >= asked.step + FETCH_AHEAD - LOOK_AHEAD:
+            return True
+        return time.monotonic() >= asked.at_s + ASK_AGAIN_S
+
     def _note_asked(self, ticket: MaterializeTicket) -> None:
-        """Ask no more for a few steps: what there was has come, and what there was not is not planned yet."""
+        """Ask no more for a while: what there was has come, and what there was not is not planned yet."""
         stream = _stream(ticket)
         self._asked = {k: v for k, v in self._asked.items() if k[:2] != stream[:2] or k[2] == stream[2]}
-        self._asked[stream] = ticket.last_step + FETCH_AHEAD - LOOK_AHEAD
+        self._asked[stream] = Asked(ticket.last_step, time.monotonic())
 
     def _fetch_more(self, ticket: MaterializeTicket, first: int) -> None:
         planner = PlannerClient(self._planner_url, timeout_s=FETCH_DEADLINE_S, tls=self._tls)
