@@ -38,6 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--release", action="store_true", help="build, install and run what a release would be")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what runs once on SQLite and once on PostgreSQL: `pytest -m databases`."""
+    for item in items:
+        values = getattr(item, "callspec", None)
+        if values and not {"sqlite", "postgres"}.isdisjoint(map(str, values.params.values())):
+            item.add_marker("databases")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """A file's tests have one worker, and a folder's of `TOGETHER`: what they share is set up once."""

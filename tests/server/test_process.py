@@ -21,6 +21,7 @@ from support.synthetic import DEADLINE_S, wait_for
 
 pytestmark = pytest.mark.processes
 START = "import sys; from loadmaster_server.cli.planner import main; sys.exit(main(sys.argv[1:]))"
+BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
 @pytest.fixture
@@ -85,22 +86,28 @@ def test_process_when_the_parents_pipe_ends_then_ends(
     child.stdin = None
 
 
+@pytest.mark.parametrize("database", BOTH)
 def test_process_when_killed_and_started_again_then_the_run_is_there(
-    spawn: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, make_run: Callable[..., CreateRunRequest]
+    spawn: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
+    make_run: Callable[..., CreateRunRequest],
+    request: pytest.FixtureRequest,
+    database: str,
 ) -> None:
-    first = spawn("--ready-file", str(tmp_path / "first"))
+    options = _at(database, request)
+    first = spawn("--ready-file", str(tmp_path / "first"), *options)
     client = PlannerClient(_ready(tmp_path / "first")["url"])
     client.post("/runs", make_run(), RunView)
     client.close()
     first.kill()
     first.wait(60)
-    spawn("--ready-file", str(tmp_path / "second"))
+    spawn("--ready-file", str(tmp_path / "second"), *options)
     client = PlannerClient(_ready(tmp_path / "second")["url"])
     assert client.get("/runs/run", RunView).run == "run"
     client.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize("database", BOTH)
 def test_process_when_stopped_by_a_signal_then_a_second_takes_over_and_it_writes_nothing_once_it_wakes(
     spawn: Callable[..., subprocess.Popen[bytes]],
     tmp_path: Path,
@@ -108,9 +115,7 @@ def test_process_when_stopped_by_a_signal_then_a_second_takes_over_and_it_writes
     request: pytest.FixtureRequest,
     database: str,
 ) -> None:
-    options = ["--planner-lease-s", "2"]
-    if database == "postgres":
-        options += ["--database-url", request.getfixturevalue("postgres_url")]
+    options = ["--planner-lease-s", "2", *_at(database, request)]
     first = spawn("--ready-file", str(tmp_path / "first"), *options)
     one = PlannerClient(_ready(tmp_path / "first")["url"])
     one.post("/runs", make_run(), RunView)
@@ -127,6 +132,11 @@ def test_process_when_stopped_by_a_signal_then_a_second_takes_over_and_it_writes
     assert [view["run"] for view in json.loads(two.request("GET", "/runs"))] == ["run"]
     one.close()
     two.close()
+
+
+def _at(database: str, request: pytest.FixtureRequest) -> list[str]:
+    """Options of a planner: SQLite in its folder, or PostgreSQL."""
+    return ["--database-url", request.getfixturevalue("postgres_url")] if database == "postgres" else []
 
 
 def _answers(client: PlannerClient) -> bool:
