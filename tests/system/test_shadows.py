@@ -1,4 +1,4 @@
-"""Loaders and constructors are lost or drained while a trainer reads: what it notices, and that nothing is lost."""
+"""Processes are lost, stopped or drained while a trainer reads: what it notices, and that nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import loadmaster
 from loadmaster.cli.actors import list_actors
 from loadmaster.digest import record_digest
 from loadmaster_flight.spec import load_run_spec
-from loadmaster_flight.wire.control import ActorView, Role
+from loadmaster_flight.wire.control import ActorView, Role, StreamView
 from loadmaster_flight.wire.http import PlannerClient
 from loadmaster_server.embedded import EmbeddedRun
 from loadmaster_server.freezing import freeze_run
@@ -25,6 +26,8 @@ from support.commands import is_alive, wait_until
 
 pytestmark = pytest.mark.processes
 STEPS, AT, STEP_S = 24, 6, 0.25
+NUM_BOUND = 10
+"""Steps that the planner is not there for: fewer than are bound by default, more than are built."""
 LEASE_S = PlannerSettings().lease_s
 """Who waited for leases to end would wait for longer; benchmarks/recovery.py has the seconds."""
 Act = Callable[[], None]
@@ -54,13 +57,13 @@ class Trainer:
         self.waits_s: list[float] = []
         self.digests: list[str] = []
 
-    def train(self, at: int, act: Act) -> None:
-        """Read all steps; before step `at`, do something."""
+    def train(self, acts: dict[int, Act]) -> None:
+        """Read all steps; before some of them, do something."""
         with loadmaster.connect(self.url, rank=0, world_size=1, framework="numpy") as stream:
             batches = iter(stream)
             for step in range(STEPS):
-                if step == at:
-                    act()
+                if step in acts:
+                    acts[step]()
                 start_s = time.monotonic()
                 self.digests.append(next(batches).digest())
                 self.waits_s.append(time.monotonic() - start_s)
@@ -115,7 +118,7 @@ def test_loader_when_killed_then_the_trainer_hardly_waits_and_gets_the_same_byte
             assert all(a.stats["shadow_bytes"] > 0 for a in planner(cluster.url) if a.role is Role.LOADER)
         os.kill(_busiest_loader(planner(cluster.url)), signal.SIGKILL)
 
-    trainer.train(AT, kill)
+    trainer.train({AT: kill})
     print(f"shadows={shadows}: longest wait {trainer.longest_wait_s():.3f} s")
     assert trainer.digests == _expected(frozen)
     assert trainer.longest_wait_s() < LEASE_S
@@ -135,7 +138,7 @@ def test_loader_when_stopped_then_its_shadow_is_asked_long_before_the_lease_ends
         os.kill(stopped[0], signal.SIGSTOP)
 
     try:
-        trainer.train(AT, stop)
+        trainer.train({AT: stop})
     finally:
         os.kill(stopped[0], signal.SIGCONT)
     print(f"loader stopped: longest wait {trainer.longest_wait_s():.3f} s")
@@ -156,10 +159,31 @@ def test_constructor_when_killed_then_its_ranks_move_at_once_and_get_the_same_by
         constructors = [actor for actor in planner(cluster.url) if actor.role is Role.CONSTRUCTOR]
         os.kill(max(constructors, key=lambda actor: actor.stats.get("steps_built", 0.0)).pid, signal.SIGKILL)
 
-    trainer.train(AT, kill)
+    trainer.train({AT: kill})
     print(f"constructor killed: longest wait {trainer.longest_wait_s():.3f} s")
     assert trainer.digests == _expected(frozen)
     assert trainer.longest_wait_s() < LEASE_S
+
+
+def test_planner_when_stopped_then_what_is_bound_comes_without_it(shadowed: Any, start_cluster: Any) -> None:
+    frozen = shadowed(0)
+    cluster = start_cluster(*frozen, loaders=1, constructors=1, workers=1)
+    trainer, pid = Trainer(cluster.url), cluster.pids()["planner"]
+
+    def wait_planned() -> None:
+        with closing(PlannerClient(cluster.url)) as client:
+            path = f"/runs/{frozen[0].run}/streams/train"
+            wait_until(lambda: client.get(path, StreamView).planned == STEPS, timeout_s=60, what="all to be planned")
+
+    def signalled(number: signal.Signals) -> Act:
+        return lambda: os.kill(pid, number)
+
+    acts = {2: wait_planned, AT: signalled(signal.SIGSTOP), AT + NUM_BOUND: signalled(signal.SIGCONT)}
+    try:
+        trainer.train(acts)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert trainer.digests == _expected(frozen)
 
 
 @pytest.mark.parametrize("role", [Role.LOADER, Role.CONSTRUCTOR])
@@ -177,7 +201,7 @@ def test_process_when_told_to_end_then_others_have_its_work_first(
         os.kill(pid, signal.SIGTERM)
         ended_s.extend([pid, start_s])
 
-    trainer.train(AT, end)
+    trainer.train({AT: end})
     pid, start_s = ended_s
     wait_until(lambda: not is_alive(int(pid)), timeout_s=15, what="the process to end")
     print(f"{role} drained: longest wait {trainer.longest_wait_s():.3f} s, ended by {time.monotonic() - start_s:.1f} s")
