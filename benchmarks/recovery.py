@@ -4,8 +4,10 @@ Horizons and leases are the defaults. In each case one process is killed before 
 `stall` is what the trainer waited for the steps from then on, in steps. A planner or database that was killed is
 started again at once, loaders and constructors later. Then it strikes a trainer that takes no time for a step, so that
 what lies ready does not help: `next batch` is its longest wait. The samples that arrived are compared with those of a
-run in one process: lost, repeated. (Two loaders: one with a shadow is a shadow of the other too.) Then a run of 15,000
-steps is
+run in one process: lost, repeated. (Two loaders: one with a shadow is a shadow of the other too. A shadow that is
+struck itself owns nothing.) Where a rank is struck there are two, each a process, under a launcher that starts both
+again from their last checkpoint when one dies: `stall` is what the struck rank waited for steps since then, `next
+batch` how long both took to have one since the strike, or since the rank was back. Then a run of 15,000 steps is
 read, and its ranks go on there: with all services warm, with all of them started anew, and halfway back. Beside it, in
 environments of their own (--mosaic PYTHON, --litdata PYTHON), what others take after as many samples.
 """
@@ -34,8 +36,9 @@ import pyarrow.parquet as pq
 
 import loadmaster
 from loadmaster.cli.actors import list_actors
+from loadmaster.digest import record_digest
 from loadmaster_flight.spec import RunSpec
-from loadmaster_flight.wire.control import ActorView, Role, from_json
+from loadmaster_flight.wire.control import Role, StreamView, from_json
 from loadmaster_flight.wire.errors import LoadmasterError
 from loadmaster_flight.wire.http import PlannerClient, retrying
 from loadmaster_flight.wire.ledger import VerifyReport
@@ -46,6 +49,7 @@ from loadmaster_server.launch.registering import register_run
 from loadmaster_server.settings import PlannerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.job import WORLD, Job
 from support.kill_matrix import Fault, Party
 from support.ranks import ids_of
 from support.rig import PLANNER, Rig, strike
@@ -56,11 +60,12 @@ PEERS = Path(__file__).parent / "peers"
 STEP_S = 0.5
 SUPERVISE_S = 0.5
 READY_S = 20.0
+RANK_TIMEOUT_S = 120.0
 OUTAGE_S = 8.0
 FLAT_OUT = 80
 SOURCES = ("web", "code", "books")
 BATCH_SAMPLES = 10
-STRUCK = (Party.LOADER, Party.CONSTRUCTOR, Party.PLANNER, Party.DATABASE)
+STRUCK = (Party.LOADER, Party.SHADOW, Party.CONSTRUCTOR, Party.PLANNER, Party.DATABASE, Party.RANK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +81,17 @@ class Case:
         shadow = {0: ", no shadow", 1: ", shadow"}[self.shadows] if self.party is Party.LOADER else ""
         return f"{self.party} {WHAT_HAPPENS[self.fault]}{shadow}"
 
+    @property
+    def sources(self) -> Sequence[str]:
+        """A single one, in one lane, where a loader is to stand by and own nothing."""
+        return SOURCES[:1] if self.party is Party.SHADOW else SOURCES
+
 
 WHAT_HAPPENS = {Fault.KILL: "killed", Fault.STOP: f"stopped {OUTAGE_S:.0f} s", Fault.CUT: f"cut off {OUTAGE_S:.0f} s"}
-PARTIES = [("shadow", Party.LOADER, 1), *((str(p), p, 0) for p in STRUCK)]
+PARTIES = [("shadow", Party.LOADER, 1), *((str(p), p, int(p is Party.SHADOW)) for p in STRUCK)]
+KEYS = {("shadow", Party.LOADER), *((str(p), p) for p in (Party.LOADER, Party.CONSTRUCTOR, Party.PLANNER))}
 CASES = [
-    Case(fault=fault, party=party, shadows=shadows, key=key if fault is Fault.KILL and key != Party.DATABASE else "")
+    Case(fault=fault, party=party, shadows=shadows, key=key if fault is Fault.KILL and (key, party) in KEYS else "")
     for fault in Fault
     for key, party, shadows in PARTIES
 ]
@@ -98,17 +109,19 @@ def write_sources(folder: Path, *, num_docs: int) -> None:
             pq.write_table(pa.table({"ids": docs[shard::4]}), folder / name / f"{shard}.parquet", row_group_size=256)
 
 
-def spec_of(folder: Path, name: str, steps: int, shadows: int) -> RunSpec:
-    """Three sources, steps of 1,024 tokens."""
+def spec_of(folder: Path, name: str, steps: int, *, shadows: int = 0, sources: Sequence[str] = SOURCES) -> RunSpec:
+    """Three sources, or one in one lane; steps of 1,024 tokens."""
+    weights = {"web": 0.6, "code": 0.3, "books": 0.1}
+    lanes = {"lanes": 1} if len(sources) == 1 else {}
     return RunSpec.model_validate(
         {
             "run": name,
             "vocab_size": 1000,
             "sources": {
-                s: {"uri": str(folder / s / "*.parquet"), "transform": {"tokens": "ids"}, "shadows": shadows}
-                for s in SOURCES
+                s: {"uri": str(folder / s / "*.parquet"), "transform": {"tokens": "ids"}, "shadows": shadows} | lanes
+                for s in sources
             },
-            "mixture": {"weights": {"web": 0.6, "code": 0.3, "books": 0.1}},
+            "mixture": {"weights": {s: weights[s] for s in sources}},
             "batch": {"seq_len": 512, "microbatches": 2, "align": 16},
             "until": {"steps": steps},
         }
@@ -144,9 +157,9 @@ def rig_of(folder: Path) -> Iterator[Rig]:
         yield stack.enter_context(rig)
 
 
-def begin(rig: Rig, case: Case) -> Callable[[], None]:
-    """Strike the planner, the database or the busiest process of a role; returns what waits for the end of it."""
-    pids, proxies = target(rig, case.party)
+def begin(rig: Rig, case: Case, run: str) -> Callable[[], None]:
+    """Strike the planner, the database or who serves the run; returns what waits for the end of it."""
+    pids, proxies = target(rig, case.party, run)
     mend = strike(rig, pids, case.fault, proxies)
 
     def end() -> None:
@@ -161,35 +174,32 @@ def begin(rig: Rig, case: Case) -> Callable[[], None]:
     return thread.join
 
 
-def target(rig: Rig, party: Party) -> tuple[list[int], list[SeveringProxy]]:
+def target(rig: Rig, party: Party, run: str) -> tuple[list[int], list[SeveringProxy]]:
     """Processes of a party, and the ways to it."""
     if party is Party.DATABASE:
         assert rig.database_proxy is not None
         return rig.database_pids(), [rig.database_proxy]
-    members = rig.members.values()
-    pid = rig.members[PLANNER].process.pid if party is Party.PLANNER else busiest(list_actors(rig.client), party)
-    return [pid], [next(member.proxy for member in members if member.process.pid == pid)]
-
-
-def busiest(actors: Sequence[ActorView], role: str) -> int:
-    """Process id of the one that has served most."""
-    work = "pieces_sent" if role == "loader" else "steps_built"
-    return max((a for a in actors if a.role is Role(role)), key=lambda actor: actor.stats.get(work, 0.0)).pid
+    role = "constructor" if party is Party.CONSTRUCTOR else "loader"
+    name = PLANNER if party is Party.PLANNER else rig.owner(run, role, standby=party is Party.SHADOW)
+    return [rig.members[name].process.pid], [rig.members[name].proxy]
 
 
 def measure(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
     """Two failures: under a trainer that takes 0.5 s a step, and one that takes none, so that no buffer helps."""
     steps = at + after + FLAT_OUT
     name = f"run-{CASES.index(case)}"
-    spec, waits_s, got = spec_of(folder, name, steps, case.shadows), list[float](), Counter[str]()
+    spec = spec_of(folder, name, steps, shadows=case.shadows, sources=case.sources)
+    waits_s, got = list[float](), Counter[str]()
     rig.restart_lost()
     register_run(rig.url, spec, freeze_run(spec), timeout_s=60)
     again = at + after + FLAT_OUT // 2
     with loadmaster.connect(rig.url, run=name, rank=0, world_size=1, framework="numpy") as stream:
         for step in range(steps):
+            if step == 1:
+                wait_planned(rig, spec)
             if step in (at, again):
                 wait_ready(rig, is_warm=case.shadows > 0)
-                wait_end = begin(rig, case)
+                wait_end = begin(rig, case, name)
             start_s = time.monotonic()
             got.update(next(stream).sample_ids)
             waits_s.append(time.monotonic() - start_s)
@@ -199,15 +209,86 @@ def measure(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[
                 wait_end()
     wait_end()
     expected = reference(spec, steps)
-    paced_s = waits_s[at : at + after]
-    usual_s = statistics.median(waits_s[1:at])
     return {
         "wait_s": max(waits_s[again:]),
-        "stall_steps": sum(max(0.0, wait_s - usual_s) for wait_s in paced_s) / STEP_S,
+        "stall_steps": stall(waits_s[at : at + after], usual_s=statistics.median(waits_s[1:at])),
         "lost": sum((expected - got).values()),
         "repeated": sum((got - expected).values()),
         "faults": verify(rig.url, name).num_faults,
     }
+
+
+def stall(waits_s: Sequence[float], *, usual_s: float) -> float:
+    """What was waited for beyond what is usual, in steps."""
+    return sum(max(0.0, wait_s - usual_s) for wait_s in waits_s) / STEP_S
+
+
+def measure_rank(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
+    """One of two ranks is struck; a launcher starts both again where it has died."""
+    steps, name = at + after, f"run-{CASES.index(case)}"
+    spec = spec_of(folder, name, steps)
+    rig.restart_lost()
+    register_run(rig.url, spec, freeze_run(spec), timeout_s=60)
+    job = Job(rig, name, folder / name, are_apart=True, step_s=STEP_S)
+    try:
+        job.start()
+        job.wait(lambda: job.reached() > at, f"step {at}", RANK_TIMEOUT_S)
+        before, attempts = [len(job.lines(rank)) for rank in range(WORLD)], job.attempts + (case.fault is Fault.KILL)
+        mend = strike(rig, [job.processes[-1].pid], case.fault, [])
+        if case.fault is not Fault.KILL:
+            time.sleep(OUTAGE_S)
+            before = [len(job.lines(rank)) for rank in range(WORLD)]
+        start_s = time.monotonic()
+        mend()
+        job.wait(lambda: job.attempts == attempts and has_more(job, before), "the next batch", RANK_TIMEOUT_S)
+        wait_s = time.monotonic() - start_s
+        job.wait(job.has_ended, "the end", RANK_TIMEOUT_S)
+    finally:
+        job.kill()
+    lines = job.lines(WORLD - 1)
+    usual_s = statistics.median(line["wait_s"] for line in lines[2:at])
+    since = [line["wait_s"] for line in lines[before[-1] :] if "wait_s" in line]
+    counts = tally(job, spec)
+    return (
+        {"wait_s": wait_s, "stall_steps": stall(since, usual_s=usual_s)}
+        | counts
+        | {"faults": verify(rig.url, name).num_faults}
+    )
+
+
+def has_more(job: Job, before: Sequence[int]) -> bool:
+    """Whether every rank has had a step since it had written so many lines."""
+    return all(any("step" in line for line in job.lines(rank)[before[rank] :]) for rank in range(WORLD))
+
+
+def tally(job: Job, spec: RunSpec) -> dict[str, int]:
+    """Steps that a rank does not have as a run in one process does, and that it had twice in one attempt."""
+    with EmbeddedRun(spec, freeze_run(spec), dp=WORLD) as run:
+        expected = [[record_digest(batches[rank]) for rank in range(WORLD)] for _plan, batches in run]
+    lost = repeated = 0
+    for rank in range(WORLD):
+        digests: dict[int, str] = {}
+        this_attempt: set[int] = set()
+        for line in job.lines(rank):
+            if "from" in line:
+                this_attempt = set()
+                continue
+            repeated += line["step"] in this_attempt
+            this_attempt.add(line["step"])
+            digests[line["step"]] = line["digest"]
+        lost += sum(digests.get(step) != each[rank] for step, each in enumerate(expected))
+    return {"lost": lost, "repeated": repeated}
+
+
+def wait_planned(rig: Rig, spec: RunSpec) -> None:
+    """Until as much is planned as may be, so that the horizons are full when something is struck."""
+    until_s = time.monotonic() + READY_S
+    wanted = min(spec.budgets.plan_ahead, spec.until.steps or spec.budgets.plan_ahead)
+    while time.monotonic() < until_s:
+        with suppress(LoadmasterError):
+            if rig.client.get(f"/runs/{spec.run}/streams/train", StreamView).planned >= wanted:
+                return
+        time.sleep(0.1)
 
 
 def wait_ready(rig: Rig, *, is_warm: bool) -> None:
@@ -216,8 +297,9 @@ def wait_ready(rig: Rig, *, is_warm: bool) -> None:
     until_s = time.monotonic() + READY_S
     while is_warm and time.monotonic() < until_s:
         with suppress(LoadmasterError):
-            loaders = [actor for actor in list_actors(rig.client) if actor.role is Role.LOADER]
-            if all(actor.stats.get("shadow_steps", 0) >= 4 for actor in loaders):
+            loaders = [actor.stats for actor in list_actors(rig.client) if actor.role is Role.LOADER]
+            shadows = [stats for stats in loaders if stats.get("shadow_partitions", 0) > 0]
+            if shadows and all(stats.get("shadow_steps", 0) >= 4 for stats in shadows):
                 return
         time.sleep(0.1)
 
@@ -227,7 +309,7 @@ def reference(spec: RunSpec, steps: int) -> Counter[str]:
     ids: Counter[str] = Counter()
     with EmbeddedRun(spec, freeze_run(spec), dp=1) as run:
         for _plan, batches in islice(run, steps):
-            ids.update(ids_of(batches[0], list(SOURCES)))
+            ids.update(ids_of(batches[0], spec.source_names))
     return ids
 
 
@@ -252,7 +334,7 @@ def first_batch_s(url: str, state: dict[str, Any]) -> float:
 
 def resume(folder: Path, steps: int) -> dict[str, Any]:
     """Read so many steps, and go on there."""
-    spec, state_dir = spec_of(folder, "long", steps + 100, 0), folder / "state-long"
+    spec, state_dir = spec_of(folder, "long", steps + 100), folder / "state-long"
     size = ClusterSize(loaders=1, constructors=1, workers=1)
     with cluster_of(state_dir, size) as cluster:
         cluster.create_run(spec, freeze_run(spec))
@@ -318,6 +400,7 @@ def main() -> None:
     parser.add_argument("--mosaic", type=Path, help="python of an environment with mosaicml-streaming")
     parser.add_argument("--litdata", type=Path, help="python of an environment with litdata")
     parser.add_argument("--part", choices=["failures", "resume"], help="this part alone")
+    parser.add_argument("--only", default="", help="failures whose name has this in it: `planner stopped`")
     parser.add_argument("--steps", type=int, help="step to go on at (15,000; 1,500 with --quick)")
     args = parser.parse_args()
     at, after = (5, 6) if args.quick else (8, 24)
@@ -328,7 +411,8 @@ def main() -> None:
         write_sources(folder, num_docs=2_000 if args.quick else 20_000)
         found: dict[str, Any] = {}
         if args.part != "resume":
-            rows = measure_all(folder, [case for case in CASES if case.key or not args.quick], at=at, after=after)
+            cases = [case for case in CASES if (case.key or not args.quick) and args.only in str(case)]
+            rows = measure_all(folder, cases, at=at, after=after)
             found |= keys_of_failures(rows)
         if args.part != "failures":
             row = resume(folder, steps)
@@ -348,20 +432,20 @@ def measure_all(folder: Path, cases: Sequence[Case], *, at: int, after: int) -> 
         for case in cases:
             if case.party is Party.DATABASE and rig.postgres is None:
                 continue
-            rows[str(case)] = measure(rig, folder, case, at=at, after=after)
+            one = measure_rank if case.party is Party.RANK else measure
+            rows[str(case)] = one(rig, folder, case, at=at, after=after)
             print_failure(str(case), rows[str(case)])
     return rows
 
 
 def keys_of_failures(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What --json prints of them."""
-    by_key = {case.key: rows[str(case)] for case in CASES if case.key}
+    by_key = {case.key: rows[str(case)] for case in CASES if case.key and str(case) in rows}
     return {
         "lost": sum(one["lost"] for one in rows.values()),
         "repeated": sum(one["repeated"] for one in rows.values()),
-        "shadow_stall_steps": by_key["shadow"]["stall_steps"],
-        **{f"{key}_s": by_key[key]["wait_s"] for key in ("loader", "constructor", "planner")},
-        "planner_stall_steps": by_key["planner"]["stall_steps"],
+        **{f"{key}_stall_steps": by_key[key]["stall_steps"] for key in ("shadow", "planner") if key in by_key},
+        **{f"{key}_s": by_key[key]["wait_s"] for key in ("loader", "constructor", "planner") if key in by_key},
         "rows": rows,
     }
 

@@ -26,12 +26,14 @@ class Job:
     Args:
         folder: Empty; holds what the ranks write.
         are_apart: Each rank is a process of its own; otherwise they are threads of one.
+        step_s: What a step takes a rank.
     """
 
     rig: Rig
     run: str
     folder: Path
     are_apart: bool = False
+    step_s: float = paced_rank.STEP_S
     attempts: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -42,7 +44,7 @@ class Job:
         step = self._last_saved()
         together = [str(rank) for rank in range(WORLD)]
         for ranks in together if self.are_apart else [",".join(together)]:
-            place = (ranks, str(WORLD), str(self.folder), "-" if step is None else str(step))
+            place = (ranks, str(WORLD), str(self.folder), "-" if step is None else str(step), str(self.step_s))
             name = f"{self.run}-rank-{ranks}"
             self.processes.append(self.rig.spawn(name, paced_rank.__file__, self.rig.url, self.run, *place))
 

@@ -1,11 +1,11 @@
 """Ranks that train at a pace, in one process: they save their state every few steps, and stand still where told to.
 
-    python paced_rank.py URL RUN RANKS WORLD_SIZE FOLDER STEP
+    python paced_rank.py URL RUN RANKS WORLD_SIZE FOLDER STEP [STEP_S]
 
 RANKS: such as `0,1`, a thread each; the process ends badly as soon as one of them does. In FOLDER each appends its
 steps to RANK.jsonl, writes RANK.held while it stands still, from the step on that the file `hold` names, and saves
 RANK.STEP.state as a trainer does: a .part that takes a while, then renamed. From step 8 on it stays at the .part while
-there is a file `hold-save`. STEP: of the saved states to go on at, or `-`.
+there is a file `hold-save`. STEP: of the saved states to go on at, or `-`. STEP_S: what a step takes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class PacedRank:
     world_size: int
     folder: Path
     step: int | None
+    step_s: float = STEP_S
 
     def train(self) -> None:
         """Read to the end of the stream."""
@@ -55,7 +56,7 @@ class PacedRank:
                 wait_s, step = time.monotonic() - asked_s, batch.step + 1
                 line = {"step": batch.step, "digest": batch.digest(), "wait_s": round(wait_s, 4)}
                 print(json.dumps(line), file=out, flush=True)
-                time.sleep(STEP_S)
+                time.sleep(self.step_s)
                 if step % SAVE_EVERY == 0:
                     self._save(stream.state_dict(), step)
                 self._hold(step)
@@ -99,8 +100,9 @@ def run_rank(rank: PacedRank, codes: SimpleQueue[int]) -> None:
 
 
 def main() -> int:
-    url, run, ranks, world_size, folder, step = sys.argv[1:]
+    url, run, ranks, world_size, folder, step, *pace = sys.argv[1:]
     place = {"url": url, "run": run, "world_size": int(world_size), "folder": Path(folder)}
+    place |= {"step_s": float(pace[0])} if pace else {}
     codes = SimpleQueue[int]()
     numbers = [int(rank) for rank in ranks.split(",")]
     for rank in numbers:
