@@ -63,6 +63,11 @@ class Ask:
         self._look_s = time.monotonic() + LOOK_AFTER_S
         self._is_looked_at = False
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the owner is looked at, or others are asked: then whatever comes first counts."""
+        return self._looking is not None or bool(self.instead)
+
     def ask_shadows(self) -> None:
         """Ask those who stand by, if they have everything."""
         self.instead = self._ask_shadows()

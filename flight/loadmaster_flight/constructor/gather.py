@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from loadmaster_flight.wire.schemas import PIECES
 from loadmaster_flight.wire.step_plan import StepPlan
 from loadmaster_flight.wire.tickets import MaterializeTicket, sign
 from loadmaster_flight.wire.tls import Tls
-from loadmaster_flight.wire.watchdog import answers
+from loadmaster_flight.wire.watchdog import lives
 
 from .asking import Ask, shadows_of
 
@@ -130,7 +130,8 @@ class Gatherer:
     def _await(self, asks: list[Ask], is_current: Callable[[], bool]) -> None:
         """Wait until all are answered; a loader that was stopped never does."""
         while pending := [ask for ask in asks if not ask.is_decided()]:
-            wait([future for ask in pending for future in ask.running()], LOOK_S, FIRST_COMPLETED)
+            until = FIRST_COMPLETED if any(ask.is_in_doubt for ask in pending) else ALL_COMPLETED
+            wait([future for ask in pending for future in ask.running()], LOOK_S, until)
             for ask in pending:
                 if ask.has_fallen_silent():
                     self._note_silent(ask)
@@ -156,11 +157,13 @@ class Gatherer:
         self._pool.submit(self._on_unreachable, address, "it does not say that it lives", True)
 
     def _look(self, address: str) -> Future[bool]:
-        return self._pool.submit(answers, address, timeout_s=ALIVE_S, tls=self._tls)
+        return self._pool.submit(lambda: lives(self._peer(address), timeout_s=ALIVE_S))
 
     def _materialize(self, address: str, ticket: MaterializeTicket) -> pa.Table:
-        peer = self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address, tls=self._tls))
-        return peer.read_all(sign(ticket, self._ticket_key()), timeout_s=MATERIALIZE_TIMEOUT_S)
+        return self._peer(address).read_all(sign(ticket, self._ticket_key()), timeout_s=MATERIALIZE_TIMEOUT_S)
+
+    def _peer(self, address: str) -> FlightPeer:
+        return self._peers.get(address) or self._peers.setdefault(address, FlightPeer(address, tls=self._tls))
 
     def _failure(self, ask: Ask) -> LoadmasterError:
         """Why there are no pieces: the owner's connection is dropped and the error says whose it was."""

@@ -28,7 +28,15 @@ def answers(address: str, *, timeout_s: float, tls: Tls | None = None) -> bool:
     """Whether a Flight server of ours says that it lives, on a new connection; one that refuses us lives too."""
     try:
         with FlightPeer(address, tls=tls) as peer:
-            peer.action(Action.HEALTH, timeout_s=timeout_s)
+            return lives(peer, timeout_s=timeout_s)
+    except LoadmasterError as error:  # of a certificate that cannot be read, before anything is called
+        return not error.retry
+
+
+def lives(peer: FlightPeer, *, timeout_s: float) -> bool:
+    """The same on a connection that is there, beside its other calls."""
+    try:
+        peer.action(Action.HEALTH, timeout_s=timeout_s)
     except LoadmasterError as error:
         return not error.retry
     return True
