@@ -49,7 +49,7 @@ matrix: $(READY) ## kill, stop and cut off each process at each moment (72 cells
 	@$(BIN)/pytest -n 0 --matrix tests/system/test_kill_matrix.py $(ARGS)
 
 fuzz: $(READY) ## send thousands of random calls to HTTP and Flight
-	@$(BIN)/pytest -n 0 --fuzz --timeout 3600 tests/fuzz $(ARGS)
+	@$(BIN)/pytest -n 0 -rP --fuzz --timeout 3600 tests/fuzz $(ARGS)
 
 check: $(READY) ## format, lint, types, layers; the console too
 	$(BIN)/ruff format --check .

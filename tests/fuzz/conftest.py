@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory, tokenizer_file: Path) -> Ite
 def rss_bytes() -> int:
     """Memory of this process, the servers in it included."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What came of many calls. Printed at the end: `make fuzz` shows it."""
+
+    codes: Counter[str] = field(default_factory=Counter)
+    before_bytes: int = field(default_factory=lambda: rss_bytes())
+
+    def tell(self) -> None:
+        """One line: calls, by answer or code, and by how much the process is larger."""
+        of = ", ".join(f"{count} {code}" for code, count in self.codes.most_common())
+        print(f"{self.codes.total()} calls: {of}; memory {(rss_bytes() - self.before_bytes) / 2**20:+.1f} MiB")
 
 
 def has_grown(since_bytes: int, slack_bytes: int) -> bool:

@@ -19,8 +19,9 @@ from loadmaster_flight.wire.errors import BY_CODE, InternalError, from_flight
 from loadmaster_flight.wire.tickets import MaterializeTicket, MeasureTicket, RankTicket, ShowTicket, Ticket, sign
 from support.secured import RUN, Secured, steps
 
-from .conftest import has_grown, rss_bytes
+from .conftest import Tally, has_grown, rss_bytes
 
+TALLY = Tally()
 CALL_S = 5.0
 FAR_S = 1e12
 SLACK_BYTES = 48 << 20
@@ -90,16 +91,19 @@ def _call(call: Callable[[fl.FlightCallOptions], Any]) -> None:
     """Call; what comes back is an answer, or an error of ours."""
     try:
         call(fl.FlightCallOptions(timeout=CALL_S))
+        TALLY.codes["answered"] += 1
     except (pa.ArrowException, OSError) as caught:
-        _check(caught)
+        TALLY.codes[_checked(caught)] += 1
 
 
-def _check(error: Exception) -> None:
+def _checked(error: Exception) -> str:
+    """Its code."""
     assert "Traceback" not in str(error), error
     told = from_flight(error)
     assert not isinstance(told, InternalError), error
     assert getattr(error, "extra_info", b""), f"an error without a code: {error!r}"
     assert type(told) in BY_CODE.values()
+    return told.code
 
 
 def _read(client: fl.FlightClient, ticket: bytes) -> Callable[[fl.FlightCallOptions], None]:
@@ -118,6 +122,8 @@ def _read(client: fl.FlightClient, ticket: bytes) -> Callable[[fl.FlightCallOpti
 def _run(plane: Secured, strategy: st.SearchStrategy[Any], send: Callable[[Any], None], num_examples: int) -> None:
     """Send examples; the first tenth may make the process larger, the others may not."""
     sizes: list[int] = []
+    TALLY.codes.clear()
+    TALLY.before_bytes = rss_bytes()
 
     @settings(settings.get_profile("fuzz"), max_examples=num_examples)
     @given(strategy)
@@ -126,6 +132,7 @@ def _run(plane: Secured, strategy: st.SearchStrategy[Any], send: Callable[[Any],
         sizes.append(rss_bytes())
 
     examples()
+    TALLY.tell()
     assert not has_grown(sizes[len(sizes) // 10], SLACK_BYTES)
     assert plane.loader.link.is_registered
     assert plane.constructor.link.is_registered

@@ -21,7 +21,7 @@ from loadmaster_server.access import Role
 from loadmaster_server.app import create_app
 from support.secured import RUN, Secured
 
-from .conftest import has_grown, rss_bytes
+from .conftest import Tally, has_grown, rss_bytes
 
 CALL_S = 20.0
 SLACK_BYTES = 64 << 20
@@ -52,16 +52,17 @@ def test_routes_when_they_are_asked_for_anything_then_problems_have_codes(
     assert len(operations) > 50
     each = max(2, num_examples // 80)
     for operation in operations[::8]:  # what is loaded and compiled once
-        _ask(plane, operation, session, 1)
-    before = rss_bytes()
-    answered = {operation.label: _ask(plane, operation, session, each) for operation in operations}
+        _ask(plane, operation, session, 1, Tally())
+    before, tally = rss_bytes(), Tally()
+    answered = {operation.label: _ask(plane, operation, session, each, tally) for operation in operations}
     well = [label for label, statuses in answered.items() if min(statuses, default=500) < 400]
     assert len(well) > len(operations) // 3, f"hardly any request was good enough to be answered: {answered}"
+    tally.tell()
     assert not has_grown(before, SLACK_BYTES)
     assert json.loads(session.get(plane.url + "/api/v1/health", timeout=CALL_S).text)["status"] == "ok"
 
 
-def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples: int) -> set[int]:
+def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples: int, tally: Tally) -> set[int]:
     """Ask for one route; which statuses came."""
     statuses: set[int] = set()
     known = {"run": RUN, "stream": "train", "generation": 0, "actor_id": plane.loader.link.actor_id, "author": "fuzz"}
@@ -71,7 +72,9 @@ def _ask(plane: Secured, operation: Any, session: requests.Session, num_examples
     def requests_of(case: Any, luck: int) -> None:
         if luck and case.path_parameters:
             case.path_parameters.update({name: known[name] for name in case.path_parameters if name in known})
-        statuses.add(_send(case, plane.url, session))
+        status = _send(case, plane.url, session)
+        statuses.add(status)
+        tally.codes[str(status)] += 1
 
     requests_of()
     return statuses
