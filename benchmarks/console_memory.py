@@ -33,7 +33,8 @@ FLAGS = [
     "--disable-background-networking",
 ]
 STEP_S = 4.0
-SCREENS = ("mesh", "graph", "balance")
+SCREENS = {"mesh": "#main canvas", "graph": ".react-flow__node", "balance": "#main .u-over"}
+"""Screen -> what is there once it shows what it is for."""
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def main() -> None:
             for screen in args.screens:
                 page = browser.new_page(viewport={"width": 1440, "height": 900})
                 page.goto(f"{url}/runs/{scale.run}/{screen}")
-                page.locator("#main h1").wait_for()
+                page.locator(SCREENS[screen]).first.wait_for()
                 print(screen)
                 heaps = watch(page, actors, args.minutes)
                 out[f"heap_growth_mb_{screen}"] = round(heaps[-1] - heaps[0], 2)

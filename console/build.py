@@ -25,7 +25,7 @@ OLD = BUNDLE.with_name("bundle.old")
 LOCK = BUNDLE.with_name("bundle.lock")
 STAMP = ".inputs"
 OLDEST_NODE = (20, 19)
-INPUTS = ("index.html", "package-lock.json", "tsconfig.json", "vite.config.ts", "public", "src")
+INPUTS = ("index.html", "package-lock.json", "tsconfig.json", "vite.config.ts", "public", "scripts", "src")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -103,6 +103,7 @@ def test_balance_when_steps_are_served_then_shares_and_errors_are_the_plans(live
     assert told["ranks"]["dp"] == [0, 1]
     assert sum(told["ranks"]["tokens"]) == plans[2].num_tokens
     assert told["steps"]["skew"][2] == pytest.approx(max(told["ranks"]["cost"]), abs=1e-3)
+    assert live_run.read("/balance", **{"from": 0, "to": 3, "step": -1})["ranks"] == told["ranks"]
 
 
 def test_balance_when_asked_for_what_is_not_there_then_it_says_so(live_run: LiveRun) -> None:

@@ -1,5 +1,6 @@
-// Prints what the first paint of a page costs, and fails when its JavaScript outgrows the budget.
-import { readFileSync } from "node:fs";
+// Prints what the first paint of a page costs; fails when its JavaScript outgrows the budget, or when a component of
+// Mantine is used without its styles (src/app/mantine.css).
+import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 const BUNDLE = new URL("../../loadmaster_console/bundle/", import.meta.url);
@@ -33,5 +34,20 @@ for (const [key, chunk] of Object.entries(manifest)) {
 }
 if (js > BUDGET_KB) {
   console.error(`the first paint must stay within ${BUDGET_KB} kB of JavaScript: split a screen off`);
+  process.exit(1);
+}
+
+const classes = (text) => new Set(text.match(/\bm_[0-9a-f]{6,8}\b/g));
+const built = (end) => {
+  const names = readdirSync(new URL("assets/", BUNDLE)).filter((name) => name.endsWith(end));
+  return names.map((name) => readFileSync(new URL(`assets/${name}`, BUNDLE), "utf8")).join("\n");
+};
+const known = classes(readFileSync(new URL("../node_modules/@mantine/core/styles.layer.css", import.meta.url), "utf8"));
+const styled = classes(built(".css"));
+const bare = [...classes(built(".js"))].filter((name) => known.has(name) && !styled.has(name));
+if (bare.length > 0) {
+  console.error(
+    `src/app/mantine.css must import the styles of ${bare.join(", ")}: grep for them in @mantine/core/styles`,
+  );
   process.exit(1);
 }

@@ -20,6 +20,7 @@ DEFAULT_STEPS = 120
 MAX_SHARES = 4800
 """Sources times steps of an answer."""
 OTHERS = "others"
+LAST = -1
 
 
 class BalanceModel:
@@ -42,7 +43,7 @@ class BalanceModel:
 
         Args:
             sources: Whose shares are wanted; none: the heaviest, and the others together.
-            step: Of which the dp ranks are wanted.
+            step: Of which the dp ranks are wanted; LAST: of the last one of the range.
 
         Raises:
             NotFoundError: No such run or stream, or `step` is not planned.
@@ -53,6 +54,8 @@ class BalanceModel:
         generation = self._store.generations.newest(key)
         first, last = _range(generation, first, last, len(sources) or TOP_SOURCES + 1)
         found = self._log.read(generation, first, last) if generation else []
+        if step == LAST:
+            step = found[-1].step if found else None
         return BalanceView(
             run=key.run,
             stream=key.stream,

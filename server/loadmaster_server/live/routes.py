@@ -77,7 +77,10 @@ def _add_history(router: APIRouter, live: LiveService) -> None:
         sources: str = "",
         step: int | None = None,
     ) -> BalanceView:
-        """Planned against served shares, and costs by rank; by default of the last steps that are bound."""
+        """Planned against served shares, and costs by rank; by default of the last steps that are bound.
+
+        `step`: whose dp ranks are told too; -1: the last one's.
+        """
         names = [name for name in sources.split(",") if name]
         key = StreamKey(run=run, stream=stream)
         return live.balance.read(key, first=first, last=last, sources=names, step=step, at=time.time())

@@ -1,4 +1,4 @@
-import { NumberInput, Select, TextInput } from "@mantine/core";
+import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { Model } from "../api/client";
 import { ROLES, useRefusal } from "../api/session";
@@ -62,13 +62,12 @@ function CreateToken() {
           value={wish.name}
           onChange={(event) => setWish({ ...wish, name: event.currentTarget.value })}
         />
-        <Select
+        <NativeSelect
           label="Role"
-          allowDeselect={false}
           disabled={refusal !== ""}
           data={[...ROLES, "process", "metrics"]}
           value={wish.role}
-          onChange={(role) => setWish({ ...wish, role: (role ?? "viewer") as TokenWish["role"] })}
+          onChange={(event) => setWish({ ...wish, role: event.currentTarget.value as TokenWish["role"] })}
         />
         <NumberInput
           label="Expires after, days"

@@ -1,4 +1,5 @@
 import createClient, { type Middleware } from "openapi-fetch";
+import { fetchOrEarly } from "./early";
 import { problemOf, unreachable } from "./problem";
 import type { components, paths } from "./schema";
 
@@ -22,7 +23,7 @@ const carryCsrf: Middleware = {
 };
 
 /** The planner's API, typed. Give its promises to `call` or `callTagged`, which turn refusals into `Problem`s. */
-export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
+export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin", fetch: fetchOrEarly });
 api.use(carryCsrf);
 
 type Answer<T> = { data?: T; error?: unknown; response: Response };

@@ -224,6 +224,8 @@ export interface paths {
         /**
          * Read Balance
          * @description Planned against served shares, and costs by rank; by default of the last steps that are bound.
+         *
+         *     `step`: whose dp ranks are told too; -1: the last one's.
          */
         get: operations["read_balance_api_v1_runs__run__balance_get"];
         put?: never;
@@ -1108,7 +1110,9 @@ export interface components {
          *         ranks: Global ranks served here, in order.
          *         dp_of_rank: dp coordinate of each of `ranks`.
          *         mesh: Axis name -> size, slowest axis first, as the run's spec orders it.
+         *         loaders: Who owns the partitions.
          *         skip: [a, b): steps that nobody is served, or empty.
+         *         shadows: Who stands by for them, and has their next steps: asked where an owner does not answer.
          */
         Assignment: {
             /** Build Ahead */
@@ -1129,6 +1133,8 @@ export interface components {
             ranks: number[];
             /** Run */
             run: string;
+            /** Shadows */
+            shadows?: components["schemas"]["LoaderRoute"][];
             /** Skip */
             skip?: number[];
             /** Stream */

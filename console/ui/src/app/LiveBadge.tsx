@@ -1,7 +1,7 @@
-import { Button, Tooltip } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { feed, useLive } from "../api/events";
 import type { FeedStatus } from "../api/feed";
-import { useAge } from "../ui";
+import { Hint, useAge } from "../ui";
 import { Icon } from "../ui/icons";
 import classes from "./app.module.css";
 
@@ -31,7 +31,7 @@ export function LiveBadge() {
   const age = useAge(lastBeat, status === "stale" || status === "offline");
   const isOld = (status === "stale" || status === "offline") && lastBeat > 0;
   return (
-    <Tooltip label={mark.help}>
+    <Hint label={mark.help}>
       <Button
         variant="subtle"
         className={classes.live}
@@ -45,6 +45,6 @@ export function LiveBadge() {
         {isOld && <span className="lm-num">&nbsp;{age}</span>}
         <span className="lm-sr">, {status === "paused" ? "go on" : "pause"}</span>
       </Button>
-    </Tooltip>
+    </Hint>
   );
 }

@@ -1,4 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
+import { useEffect } from "react";
 import { Icon } from "../ui/icons";
 import classes from "./app.module.css";
 import { RUN_SCREENS, type ScreenLink, TOP_SCREENS } from "./screens";
@@ -6,12 +7,14 @@ import { RUN_SCREENS, type ScreenLink, TOP_SCREENS } from "./screens";
 /** Which run the run's screens lead to: the one in the address, else the last one looked at. */
 export function useNavRun(): string {
   const { run } = useParams({ strict: false });
-  if (run) sessionStorage.setItem("loadmaster.run", run);
   return run ?? sessionStorage.getItem("loadmaster.run") ?? "";
 }
 
 export function Nav() {
   const run = useNavRun();
+  useEffect(() => {
+    if (run) sessionStorage.setItem("loadmaster.run", run);
+  }, [run]);
   return (
     <nav className={classes.nav} aria-label="Screens">
       <Group title="All runs" screens={TOP_SCREENS} run={run} />

@@ -1,4 +1,5 @@
-import { Button, Tooltip, useMantineColorScheme } from "@mantine/core";
+import { Button, useMantineColorScheme } from "@mantine/core";
+import { Hint } from "../ui";
 import { Icon } from "../ui/icons";
 
 const ORDER = ["auto", "light", "dark"] as const;
@@ -18,10 +19,10 @@ export function useNextScheme(): {
 export function SchemeToggle() {
   const { scheme, next, turn } = useNextScheme();
   return (
-    <Tooltip label={`Theme: ${scheme}. Press for ${next}.`}>
+    <Hint label={`Theme: ${scheme}. Press for ${next}.`}>
       <Button variant="subtle" color="gray" px={8} onClick={turn} aria-label={`Theme: ${scheme}. Change to ${next}`}>
         <Icon name={ICONS[scheme]} />
       </Button>
-    </Tooltip>
+    </Hint>
   );
 }

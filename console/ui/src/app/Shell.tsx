@@ -29,7 +29,6 @@ export function Shell() {
   useShortcuts(shortcuts, isOn && open === "");
   useHotkeys([["mod+K", () => setOpen("palette")]], []); // in fields too
   useFocusOnPage();
-  const items = usePaletteItems(() => setOpen("keys"));
   return (
     <div className={classes.shell}>
       <a className="lm-skip" href="#main">
@@ -63,11 +62,15 @@ export function Shell() {
         <Outlet />
       </main>
       <Suspense>
-        {open === "palette" && <Palette onClose={() => setOpen("")} items={items} />}
+        {open === "palette" && <GoTo onClose={() => setOpen("")} showKeys={() => setOpen("keys")} />}
         {open === "keys" && <KeyHelp onClose={() => setOpen("")} shortcuts={shortcuts} isOn={isOn} onWish={wish} />}
       </Suspense>
     </div>
   );
+}
+
+function GoTo({ onClose, showKeys }: { onClose: () => void; showKeys: () => void }) {
+  return <Palette onClose={onClose} items={usePaletteItems(showKeys)} />;
 }
 
 function useScreenKeys(setOpen: (what: "palette" | "keys") => void): Shortcut[] {
@@ -130,13 +133,14 @@ function usePaletteItems(showKeys: () => void): PaletteItem[] {
   ];
 }
 
-/** A change of page, not of its search, moves the focus to the content, so that readers hear it. */
+/** A change of page, not of its search, moves the focus to the content, so that readers hear it; but not out of a dialog
+ * that somebody opened before the page was there. */
 function useFocusOnPage(): void {
   const path = useRouterState({ select: (state) => state.resolvedLocation?.pathname });
   const before = useRef<string | undefined>(undefined);
   useEffect(() => {
     if (path === undefined) return;
-    if (before.current !== undefined && path !== before.current) {
+    if (before.current !== undefined && path !== before.current && !document.querySelector("[role=dialog]")) {
       document.getElementById("main")?.focus({ preventScroll: true });
     }
     before.current = path;

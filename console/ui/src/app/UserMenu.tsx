@@ -1,10 +1,11 @@
-import { Button, Menu } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { signOut } from "../access/signing";
 import { useSession } from "../api/session";
 import { Icon } from "../ui/icons";
 import classes from "./app.module.css";
+import { DropMenu } from "./DropMenu";
 
 /** Who is signed in, with which role, and the way out. */
 export function UserMenu() {
@@ -23,19 +24,19 @@ export function UserMenu() {
     queries.clear();
     await navigate({ to: "/sign-in" });
   };
+  const who = (
+    <span className={classes.who}>
+      {session.name} <span className="lm-unit">{session.role}</span>
+    </span>
+  );
   return (
-    <Menu position="bottom-end" withinPortal>
-      <Menu.Target>
-        <Button variant="subtle" color="gray" leftSection={<Icon name="user" />}>
-          <span className={classes.who}>
-            {session.name} <span className="lm-unit">{session.role}</span>
-          </span>
-        </Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item onClick={() => void navigate({ to: "/access" })}>Sessions and tokens</Menu.Item>
-        <Menu.Item onClick={() => void leave()}>Sign out</Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <DropMenu
+      label={who}
+      icon="user"
+      items={[
+        { name: "Sessions and tokens", run: () => void navigate({ to: "/access" }) },
+        { name: "Sign out", run: () => void leave() },
+      ]}
+    />
   );
 }

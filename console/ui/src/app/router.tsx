@@ -21,11 +21,21 @@ const tree = rootRoute.addChildren([
   shellRoute.addChildren([indexRoute, runs, shortSources, audit, access, runRoute.addChildren([...ofRun])]),
 ]);
 
+let hasBegun = false;
+
+/** Where a page is opened for the first time there is nothing to go back to: setting it would cost a layout. */
+function restoresScroll(): boolean {
+  const [load] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
+  const isNew = !hasBegun && load?.type === "navigate";
+  hasBegun = true;
+  return !isNew;
+}
+
 export const router = createRouter({
   routeTree: tree,
   defaultPreload: "intent",
   defaultErrorComponent: ScreenError,
-  scrollRestoration: true,
+  scrollRestoration: restoresScroll,
   scrollToTopSelectors: ["#main"],
 });
 

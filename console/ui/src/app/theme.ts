@@ -51,18 +51,7 @@ export const theme = createTheme({
     TextInput: { defaultProps: { size: "xs" } },
     NumberInput: { defaultProps: { size: "xs" } },
     NativeSelect: { defaultProps: { size: "xs" } },
-    Select: { defaultProps: { size: "xs" } },
     Textarea: { defaultProps: { size: "xs" } },
-    SegmentedControl: { defaultProps: { size: "xs" } },
-    Tooltip: {
-      defaultProps: {
-        openDelay: 200,
-        withArrow: true,
-        multiline: true,
-        maw: 320,
-        events: { hover: true, focus: true, touch: true },
-      },
-    },
   },
 });
 

@@ -1,6 +1,6 @@
-import { SegmentedControl, Skeleton } from "@mantine/core";
+import { Skeleton } from "@mantine/core";
 import { useMemo, useState } from "react";
-import { ChartWithTable, type Column, DataTable, formatExact, ProblemNotice } from "../ui";
+import { ChartWithTable, type Column, DataTable, formatExact, ProblemNotice, Segmented } from "../ui";
 import classes from "./balance.module.css";
 import { Plot } from "./Plot";
 import { type RankCosts, useRankCosts } from "./query";
@@ -19,9 +19,17 @@ function around(columns: number[][]): [number, number] {
   return [1 - furthest * 1.08, 1 + furthest * 1.08];
 }
 
+interface StepRanksProps {
+  run: string;
+  stream: string;
+  step: number | undefined;
+  /** Those that came with the steps. */
+  known: RankCosts | null;
+}
+
 /** Cost and tokens of each dp rank in one step. */
-export function StepRanks({ run, stream, step }: { run: string; stream: string; step: number | undefined }) {
-  const { data, error, refetch } = useRankCosts(run, stream, step);
+export function StepRanks({ run, stream, step, known }: StepRanksProps) {
+  const { data, error, refetch } = useRankCosts(run, stream, step, known);
   const [order, setOrder] = useState("rank");
   const sorted = useMemo(() => (data ? ordered(data, order) : null), [data, order]);
   if (error && !data) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
@@ -39,7 +47,7 @@ export function StepRanks({ run, stream, step }: { run: string; stream: string; 
           <span className={classes.said}>
             {data.dp.length} {data.is_grouped ? "groups of dp ranks" : "dp ranks"}, costliest {worst.toFixed(3)} × mean
           </span>
-          <SegmentedControl
+          <Segmented
             aria-label="Order of the ranks"
             value={order}
             onChange={setOrder}

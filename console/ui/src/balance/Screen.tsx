@@ -35,7 +35,7 @@ export function Screen() {
       {view && view.steps.step.length > 0 && (
         <>
           <Spread run={run} view={view} step={shown} onStep={(next) => change({ step: next })} />
-          <StepRanks run={run} stream={stream} step={shown} />
+          <StepRanks run={run} stream={stream} step={shown} known={view.ranks ?? null} />
           <div className={classes.pair}>
             <SourceShares view={view} onSource={(next) => change({ source: next })} />
             <OneSource

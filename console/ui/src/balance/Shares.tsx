@@ -1,6 +1,5 @@
-import { Select } from "@mantine/core";
 import { useMemo } from "react";
-import { ChartWithTable, type Column, DataTable, formatShare, formatSigned, Panel } from "../ui";
+import { ChartWithTable, type Column, DataTable, formatShare, formatSigned, NameField, Panel } from "../ui";
 import classes from "./balance.module.css";
 import { Plot } from "./Plot";
 import type { Balance } from "./query";
@@ -87,18 +86,8 @@ export function SourceOverTime({ view, source, onSource }: SourceOverTimeProps) 
     const [served, planned] = [view.shares.served[index] ?? [], view.shares.planned[index] ?? []];
     return lines(view.steps.step, [served, planned], view.steps.generation);
   }, [view, index]);
-  const choice = (
-    <Select
-      aria-label="Source"
-      data={[...new Set([source, ...view.shares.source, ...view.sources])]}
-      value={source}
-      searchable
-      limit={60}
-      allowDeselect={false}
-      onChange={(next) => next && onSource(next)}
-      w={190}
-    />
-  );
+  const names = useMemo(() => [...new Set([...view.shares.source, ...view.sources])], [view]);
+  const choice = <NameField label="Source" names={names} value={source} onChange={onSource} />;
   return (
     <Panel title="One source, step by step" aside={choice}>
       <Plot

@@ -8,12 +8,14 @@ export type Balance = Model<"BalanceView">;
 export type RankCosts = NonNullable<Balance["ranks"]>;
 
 const SOONEST_MS = 4_000;
+const LAST = -1;
 
 interface Window extends Pick<BalanceSearch, "from" | "to"> {
   sources?: string;
 }
 
-/** Steps and shares of a window. Without one it follows the newest steps, read again as the stream moves on. */
+/** Steps and shares of a window, and its last step by dp rank. Without a window it follows the newest steps, read again as the
+ * stream moves on. */
 export function useBalance(run: string, stream: string, { from, to, sources }: Window) {
   const client = useQueryClient();
   const asked = useRef(0);
@@ -26,18 +28,19 @@ export function useBalance(run: string, stream: string, { from, to, sources }: W
   return useQuery({
     queryKey: key,
     queryFn: () => {
-      const query = { stream, from, to, sources };
+      const query = { stream, from, to, sources, step: LAST };
       return call(api.GET("/api/v1/runs/{run}/balance", { params: { path: { run }, query } }));
     },
     placeholderData: keepPreviousData,
   });
 }
 
-/** One step by dp rank. What a step holds does not change. */
-export function useRankCosts(run: string, stream: string, step: number | undefined) {
-  return useQuery({
+/** One step by dp rank, asked for unless `known` is of that step. What a step holds does not change. */
+export function useRankCosts(run: string, stream: string, step: number | undefined, known: RankCosts | null) {
+  const isKnown = known?.step === step;
+  const asked = useQuery({
     queryKey: ["balance-step", run, stream, step],
-    enabled: step !== undefined,
+    enabled: step !== undefined && !isKnown,
     queryFn: async () => {
       const at = step as number;
       const query = { stream, from: at, to: at + 1, step: at };
@@ -47,4 +50,5 @@ export function useRankCosts(run: string, stream: string, step: number | undefin
     placeholderData: keepPreviousData,
     staleTime: 60_000,
   });
+  return isKnown ? { ...asked, data: known } : asked;
 }

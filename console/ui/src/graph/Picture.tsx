@@ -1,9 +1,9 @@
 import "@xyflow/react/dist/style.css";
 import { useComputedColorScheme } from "@mantine/core";
-import { Controls, type Edge, MarkerType, ReactFlow, ReactFlowProvider, useReactFlow } from "@xyflow/react";
+import { Controls, type Edge, MarkerType, Position, ReactFlow, ReactFlowProvider, useReactFlow } from "@xyflow/react";
 import { useEffect, useMemo, useRef } from "react";
 import classes from "./graph.module.css";
-import { StableLayout } from "./layout";
+import { NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
 import { around, type Flow, type Stage, statusOf, widths } from "./model";
 import { StageNode, type StageNodeType } from "./StageNode";
 import { line, rateOf } from "./words";
@@ -17,6 +17,14 @@ interface PictureProps {
   onSelect: (id: string | undefined) => void;
 }
 
+/** Known beforehand, so that nobody measures each stage before its edges can be drawn. */
+const SIZE = {
+  measured: { width: NODE_WIDTH, height: NODE_HEIGHT },
+  handles: [
+    { type: "target" as const, position: Position.Left, x: 0, y: NODE_HEIGHT / 2, width: 1, height: 1 },
+    { type: "source" as const, position: Position.Right, x: NODE_WIDTH - 1, y: NODE_HEIGHT / 2, width: 1, height: 1 },
+  ],
+};
 const TYPES = { stage: StageNode };
 const FIT = { padding: 0.08, maxZoom: 1 };
 
@@ -84,6 +92,7 @@ function nodesOf(
     id: stage.id,
     type: "stage",
     position: places.get(stage.id) ?? { x: 0, y: 0 },
+    ...SIZE,
     data: { stage, isNear: near === null || near.has(stage.id) },
     selected: stage.id === selected,
     ariaLabel: line(stage, statusOf(stage)),

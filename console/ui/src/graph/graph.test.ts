@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { columnsOf } from "./layers";
 import { layout, NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
 import { around, kinds, type Stage, split, statusOf, widths, worstFirst } from "./model";
 
@@ -127,5 +128,21 @@ describe("layout", () => {
 
   it("passes over a flow to a stage that is not there", () => {
     expect(layout(stages, [{ from: "a", to: "gone", rate: 1 }]).has("gone")).toBe(false);
+  });
+});
+
+describe("columns", () => {
+  const flows = (...pairs: string[]) => pairs.map((pair) => ({ from: pair[0] ?? "", to: pair[1] ?? "", rate: null }));
+  const of = (ids: string, ...pairs: string[]) => columnsOf([...ids], flows(...pairs)).map((column) => column.join(""));
+
+  it.each([
+    ["the longest way counts", "abc", ["ab", "bc", "ac"], ["a", "b", "c"]],
+    ["whoever begins a flow stands before its first end", "pabc", ["ab", "bc", "pc"], ["a", "pb", "c"]],
+    ["a way that is joined elsewhere does not cross", "abxy", ["ay", "bx"], ["ab", "yx"]],
+    ["a circle ends", "abc", ["ab", "bc", "cb"], ["a", "b", "c"]],
+    ["a circle without a beginning ends too", "ab", ["ab", "ba"], ["a", "b"]],
+    ["who has no flow stands first", "ab", [], ["ab"]],
+  ])("%s", (_, ids, pairs, found) => {
+    expect(of(ids, ...pairs)).toEqual(found);
   });
 });

@@ -1,4 +1,4 @@
-import dagre from "@dagrejs/dagre";
+import { columnsOf } from "./layers";
 import type { Flow, Stage } from "./model";
 
 export interface Point {
@@ -15,13 +15,8 @@ export const topology = (stages: readonly Stage[], flows: readonly Flow[]): stri
 
 /** Corner of each stage, from left to right along the flow. */
 export function layout(stages: readonly Stage[], flows: readonly Flow[]): Map<string, Point> {
-  const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: GAP, ranksep: BETWEEN });
-  graph.setDefaultEdgeLabel(() => ({}));
-  for (const stage of stages) graph.setNode(stage.id, { width: NODE_WIDTH, height: NODE_HEIGHT });
-  for (const flow of flows) if (graph.hasNode(flow.from) && graph.hasNode(flow.to)) graph.setEdge(flow.from, flow.to);
-  dagre.layout(graph);
-  return wrapped(stages.map(({ id }) => ({ id, ...(graph.node(id) as Point) })));
+  const ids = stages.map(({ id }) => id);
+  return placed(columnsOf(ids, flows));
 }
 
 const GAP = 16;
@@ -29,21 +24,17 @@ const BETWEEN = 96;
 const WITHIN = 28;
 const MOST_ROWS = 8;
 
-/** The columns that dagre found, in its order; a tall one is broken into several, all centred on one line. */
-function wrapped(found: (Point & { id: string })[]): Map<string, Point> {
-  const columns = new Map<number, (Point & { id: string })[]>();
-  for (const node of [...found].sort((a, b) => a.x - b.x || a.y - b.y)) {
-    columns.set(node.x, [...(columns.get(node.x) ?? []), node]);
-  }
+/** Columns from left to right; a tall one is broken into several, all centred on one line. */
+function placed(columns: readonly string[][]): Map<string, Point> {
   const places = new Map<string, Point>();
   let left = 0;
-  for (const members of columns.values()) {
+  for (const members of columns) {
     const parts = Math.ceil(members.length / MOST_ROWS);
     const rows = Math.ceil(members.length / parts);
-    members.forEach((node, i) => {
+    members.forEach((id, i) => {
       const count = Math.min(rows, members.length - Math.floor(i / rows) * rows);
       const y = ((i % rows) - (count - 1) / 2) * (NODE_HEIGHT + GAP);
-      places.set(node.id, { x: left + Math.floor(i / rows) * (NODE_WIDTH + WITHIN), y });
+      places.set(id, { x: left + Math.floor(i / rows) * (NODE_WIDTH + WITHIN), y });
     });
     left += parts * (NODE_WIDTH + WITHIN) - WITHIN + BETWEEN;
   }

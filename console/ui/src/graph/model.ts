@@ -1,4 +1,5 @@
 import { clamp } from "../ui/clamp";
+import { byName } from "../ui/order";
 
 /** A stage of the data plane, or several of a group that are shown as one. Numbers are null where they are not known. */
 export interface Stage {
@@ -58,7 +59,7 @@ export function worstFirst<S extends Stage>(stages: readonly S[]): S[] {
   const load = (stage: Stage) => (stage.blocked ?? 0) * 2 + (stage.busy ?? 0);
   return [...stages].sort((a, b) => {
     const rank = ORDER.indexOf(statusOf(a)) - ORDER.indexOf(statusOf(b));
-    return rank || b.errors - a.errors || load(b) - load(a) || a.label.localeCompare(b.label);
+    return rank || b.errors - a.errors || load(b) - load(a) || byName(a.label, b.label);
   });
 }
 

@@ -1,8 +1,8 @@
-import { SegmentedControl, Select, Skeleton } from "@mantine/core";
+import { NativeSelect, Skeleton } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useRun } from "../app/useRun";
-import { ChartWithTable, EmptyState, formatExact, formatSeconds, Page, Panel, ProblemNotice } from "../ui";
+import { ChartWithTable, EmptyState, formatExact, formatSeconds, Page, Panel, ProblemNotice, Segmented } from "../ui";
 import { isSilent, known, type Metric, type MetricKey, metricOf, summarize, values } from "./columns";
 import { hostGrid, meshGrid } from "./grid";
 import { HeatMap } from "./HeatMap";
@@ -131,15 +131,14 @@ function Controls({ mesh, metric, by, onChange }: ControlsProps) {
   const options = [...new Set([...known(mesh.ranks), metric])].map(({ key, label }) => ({ value: key, label }));
   return (
     <>
-      <Select
+      <NativeSelect
         aria-label="Metric"
         data={options}
         value={metric.key}
-        allowDeselect={false}
-        onChange={(key) => key && onChange({ metric: key as MetricKey })}
+        onChange={(event) => onChange({ metric: event.currentTarget.value as MetricKey })}
         w={150}
       />
-      <SegmentedControl
+      <Segmented
         aria-label="Arrangement of the ranks"
         value={by}
         onChange={(next) => onChange({ by: next as ControlsProps["by"] })}

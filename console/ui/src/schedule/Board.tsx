@@ -1,9 +1,9 @@
-import { ActionIcon, Button, SegmentedControl, Tooltip } from "@mantine/core";
+import { ActionIcon, Button } from "@mantine/core";
 import { useMemo } from "react";
 import type { Knot } from "../curves/curve";
 import { percent, weight, whole } from "../curves/format";
 import { shareAt, sourceOf } from "../curves/schedule";
-import { Panel } from "../ui";
+import { Hint, Panel, Segmented } from "../ui";
 import { Canvas } from "./Canvas";
 import { lookOf } from "./drawing";
 import { MixturePreview, MixtureTable } from "./MixturePreview";
@@ -101,7 +101,7 @@ function Stacked({
     <div>
       <div className={classes.stackHead}>
         <h3 className={classes.dialogTitle}>Shares that come out</h3>
-        <SegmentedControl
+        <Segmented
           aria-label="Shares: chart or table"
           value={isTable ? "table" : "chart"}
           onChange={(value) => shown.setSearch({ table: value === "table" ? true : undefined })}
@@ -141,7 +141,7 @@ function Tools({ shown, active, editor, onActivate }: BoardProps) {
   const mixture = shown.largest ?? "";
   return (
     <div className={classes.tools}>
-      <SegmentedControl
+      <Segmented
         aria-label="What is edited"
         value={kind}
         onChange={(value) => onActivate(value === "mixture" ? `weights.${mixture}` : value)}
@@ -151,7 +151,7 @@ function Tools({ shown, active, editor, onActivate }: BoardProps) {
           { value: "seq_len", label: "C" },
         ]}
       />
-      <SegmentedControl
+      <Segmented
         aria-label="Axis"
         value={shown.search.x ?? "steps"}
         onChange={(value) => shown.setSearch({ x: value === "tokens" ? "tokens" : undefined })}
@@ -203,10 +203,10 @@ function Tools({ shown, active, editor, onActivate }: BoardProps) {
 
 function Tool({ label, text, onClick }: { label: string; text: string; onClick: () => void }) {
   return (
-    <Tooltip label={label}>
+    <Hint label={label}>
       <ActionIcon variant="default" size={24} aria-label={label} onClick={onClick}>
         <span aria-hidden="true">{text}</span>
       </ActionIcon>
-    </Tooltip>
+    </Hint>
   );
 }

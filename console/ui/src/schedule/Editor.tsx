@@ -111,17 +111,19 @@ export function Editor({ run, view, seed }: EditorProps) {
           />
         </Panel>
         <div className={classes.main} ref={ref}>
-          <Board
-            run={run}
-            view={view}
-            editor={editor}
-            shown={shown}
-            active={active}
-            now={live.acknowledged}
-            canEdit={refusal === ""}
-            onActivate={activate}
-            width={width}
-          />
+          {width > 0 && ( // else it is drawn twice
+            <Board
+              run={run}
+              view={view}
+              editor={editor}
+              shown={shown}
+              active={active}
+              now={live.acknowledged}
+              canEdit={refusal === ""}
+              onActivate={activate}
+              width={width}
+            />
+          )}
           <Panel title={`Knots of ${selOf(active)}`}>
             <FieldPanel
               field={active}

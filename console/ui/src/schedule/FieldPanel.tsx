@@ -1,10 +1,10 @@
-import { ActionIcon, Button, Select, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, NativeSelect } from "@mantine/core";
 import type { Knot, Shape } from "../curves/curve";
 import { isPast, type KnotRef, type Limits, weightForShare } from "../curves/edit";
 import { percent, weight, whole } from "../curves/format";
 import { curveIn, fieldLabel, isRetired, type Schedule, shareAt, sourceOf } from "../curves/schedule";
 import type { Grid } from "../curves/snap";
-import { GuardedButton, Icon } from "../ui";
+import { GuardedButton, Hint, Icon } from "../ui";
 import { isSelected } from "./Canvas";
 import { NumberField } from "./NumberField";
 import classes from "./schedule.module.css";
@@ -119,9 +119,9 @@ function KnotRow(props: KnotRowProps) {
           {index + 1}
         </button>
         {past && (
-          <Tooltip label={`Steps before ${whole(limits.firstFree)} cannot change any more`}>
+          <Hint label={`Steps before ${whole(limits.firstFree)} cannot change any more`}>
             <span className={classes.tag}>past</span>
-          </Tooltip>
+          </Hint>
         )}
       </th>
       <td>
@@ -158,14 +158,13 @@ function KnotRow(props: KnotRowProps) {
       )}
       <td>
         {index + 1 < curve.length ? (
-          <Select
+          <NativeSelect
             aria-label={`${name}: way to the next`}
             data={SHAPES}
             value={knot.shape}
             disabled={isFixed}
-            allowDeselect={false}
             w={104}
-            onChange={(shape) => shape && dispatch({ type: "shape", ref, shape: shape as Shape })}
+            onChange={(event) => dispatch({ type: "shape", ref, shape: event.currentTarget.value as Shape })}
           />
         ) : (
           <span className="lm-muted">stays</span>
@@ -220,7 +219,7 @@ function RowActions({
   return (
     <span className={classes.rowActions}>
       {source !== null && (
-        <Tooltip label="Scale the other sources at this step, but for locked ones, so that the weights sum to what they did">
+        <Hint label="Scale the other sources at this step, but for locked ones, so that the weights sum to what they did">
           <Button
             variant="subtle"
             size="compact-xs"
@@ -229,7 +228,7 @@ function RowActions({
           >
             Renormalise others
           </Button>
-        </Tooltip>
+        </Hint>
       )}
       <ActionIcon
         variant="subtle"

@@ -1,8 +1,8 @@
-import { ActionIcon, TextInput, Tooltip } from "@mantine/core";
+import { ActionIcon, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { percent } from "../curves/format";
 import { weightField } from "../curves/schedule";
-import { Icon } from "../ui";
+import { Hint, Icon } from "../ui";
 import type { Look } from "./drawing";
 import { type SourceRow, windowOf } from "./rows";
 import classes from "./schedule.module.css";
@@ -91,7 +91,7 @@ function Row({ row, active, drawn, looks, locked, onActivate, onLock }: SourceLi
         {row.isChanged && <span className={classes.tagChanged}>edited</span>}
         <span className={classes.rowShare}>{shareText(row)}</span>
       </button>
-      <Tooltip label={isLocked ? "Locked: neither edited nor renormalised. Let go" : "Lock: keep its curve as it is"}>
+      <Hint label={isLocked ? "Locked: neither edited nor renormalised. Let go" : "Lock: keep its curve as it is"}>
         <ActionIcon
           variant="subtle"
           color="gray"
@@ -104,7 +104,7 @@ function Row({ row, active, drawn, looks, locked, onActivate, onLock }: SourceLi
         >
           <LockIcon isLocked={isLocked} />
         </ActionIcon>
-      </Tooltip>
+      </Hint>
     </li>
   );
 }

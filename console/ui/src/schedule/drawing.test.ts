@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
-import { curve, schedule } from "../curves/testing";
-import { fieldsToDraw, lookOf, pathOf, scalesOf, spread, stretchesIn } from "./drawing";
+import { curve } from "../curves/testing";
+import { fieldsToDraw, lookOf, MOST_DRAWN, pathOf, scalesOf, spread, stretchesIn } from "./drawing";
 
 const SCALES = scalesOf({ from: 0, to: 100 }, 10, { left: 0, top: 0, width: 100, height: 10 });
 
@@ -16,11 +16,12 @@ test("a path has a corner where the curve has one", () => {
 });
 
 test("the selected source is drawn however small it is, G and C by themselves", () => {
-  const weights = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`s${i}`, curve([0, 20 - i])]));
-  const drawn = fieldsToDraw(schedule({ weights }), "weights.s19", [0, 10]);
+  const largest = Array.from({ length: MOST_DRAWN }, (_, i) => `s${i}`);
+  const drawn = fieldsToDraw(largest, "weights.s19");
   expect(drawn.length).toBe(8);
   expect(drawn).toContain("weights.s19");
-  expect(fieldsToDraw(schedule({ weights }), "seq_len", [0, 10])).toEqual(["seq_len"]);
+  expect(fieldsToDraw(largest, "weights.s3")).toEqual(largest.map((name) => `weights.${name}`));
+  expect(fieldsToDraw(largest, "seq_len")).toEqual(["seq_len"]);
 });
 
 test("sources beyond the twelfth look like none of the first twelve", () => {

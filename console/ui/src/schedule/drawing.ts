@@ -1,7 +1,6 @@
 import type { Curve } from "../curves/curve";
 import { polyline } from "../curves/curve";
-import { type Schedule, sourceOf, weightField } from "../curves/schedule";
-import { topSources } from "./stack";
+import { sourceOf, weightField } from "../curves/schedule";
 import type { Span } from "./view";
 
 const COLOURS = 12;
@@ -25,10 +24,10 @@ export function lookOf(field: string, sources: readonly string[]): Look {
 
 export const MOST_DRAWN = 8;
 
-/** Fields that are drawn: of hundreds of sources the selected one and the largest. */
-export function fieldsToDraw(draft: Schedule, active: string, steps_X: readonly number[]): string[] {
+/** Fields that are drawn: of hundreds of sources the selected one and the `MOST_DRAWN` largest. */
+export function fieldsToDraw(largest: readonly string[], active: string): string[] {
   if (sourceOf(active) === null) return [active];
-  const top = topSources(draft, steps_X, MOST_DRAWN).map(weightField);
+  const top = largest.map(weightField);
   return top.some((field) => field === active) ? top : [...top.slice(0, MOST_DRAWN - 1), active];
 }
 

@@ -2,7 +2,7 @@ import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, call, callTagged, ifMatch, type Model } from "../api/client";
 import { useEvents } from "../api/events";
 import { asProblem } from "../api/problem";
-import { fromJson, type Schedule, toJson } from "../curves/schedule";
+import { fromJson, type Schedule, sameSchedule, toJson } from "../curves/schedule";
 import type { SaveResult } from "./sync";
 
 export type ScheduleView = Model<"ScheduleView">;
@@ -73,13 +73,13 @@ export async function readDraft(run: string, author: string): Promise<DraftView 
   return call(api.GET("/api/v1/runs/{run}/drafts/{author}", { params: { path: { run, author } } }));
 }
 
+interface Wanted {
+  base: number;
+  schedule: Schedule | null;
+}
+
 /** Write a draft over a version, or throw that one away. Never throws. */
-export async function saveDraft(
-  run: string,
-  author: string,
-  draft: { base: number; schedule: Schedule | null },
-  version: number,
-): Promise<SaveResult> {
+export async function saveDraft(run: string, author: string, draft: Wanted, version: number): Promise<SaveResult> {
   const path = { run, author };
   try {
     if (draft.schedule === null) {
@@ -96,7 +96,18 @@ export async function saveDraft(
     return { is: "saved", version: tag };
   } catch (error) {
     const problem = asProblem(error);
-    if (problem.status === 412) return { is: "elsewhere", version: Number(problem.details.version ?? 0) };
+    if (problem.status === 412) return whose(run, author, draft, Number(problem.details.version ?? 0));
     return { is: problem.isPassing ? "passing" : "refused", reason: problem.message };
   }
+}
+
+/** Another version is there. Where it is this very draft, the answer to an earlier write was lost, say to a reload. */
+async function whose(run: string, author: string, draft: Wanted, version: number): Promise<SaveResult> {
+  const found = await readDraft(run, author).catch(() => undefined);
+  if (found === undefined) return { is: "elsewhere", version };
+  const isOwn =
+    found && draft.schedule
+      ? found.base === draft.base && sameSchedule(scheduleOf(found), draft.schedule)
+      : found === draft.schedule;
+  return { is: isOwn ? "saved" : "elsewhere", version: found?.version ?? 0 };
 }

@@ -1,4 +1,5 @@
 import { type Schedule, sharesAt, sourceOf, weightField } from "../curves/schedule";
+import { byName } from "../ui/order";
 
 /** A row of the list of sources. Shares are those at the step that is looked at. */
 export interface SourceRow {
@@ -32,7 +33,7 @@ export function sourceRows(
       isRetired: draft.retired.includes(source),
       hasWeight: Object.hasOwn(draft.weights, source),
     }))
-    .sort((a, b) => b.before - a.before || a.source.localeCompare(b.source));
+    .sort((a, b) => b.before - a.before || byName(a.source, b.source));
 }
 
 /** The part of a long list that is in view, with some beyond it on both sides. */

@@ -1,5 +1,6 @@
 import { type Curve, valueAt } from "../curves/curve";
 import { isRetired, type Schedule } from "../curves/schedule";
+import { byName } from "../ui/order";
 
 // X = steps looked at
 
@@ -68,7 +69,7 @@ export function topSources(schedule: Schedule, steps_X: readonly number[], count
     value_X.reduce((top, value, x) => Math.max(top, share(value, whole_X[x] as number)), 0),
   ]);
   return largest
-    .sort(([a, x], [b, y]) => y - x || a.localeCompare(b))
+    .sort(([a, x], [b, y]) => y - x || byName(a, b))
     .slice(0, count)
     .map(([name]) => name);
 }

@@ -5,7 +5,7 @@ import type { Schedule } from "../curves/schedule";
 import { type Grid, gridFor } from "../curves/snap";
 import type { Tick } from "./Axes";
 import { frameOf } from "./Canvas";
-import { fieldsToDraw } from "./drawing";
+import { fieldsToDraw, MOST_DRAWN } from "./drawing";
 import type { ScheduleView } from "./queries";
 import { type ScheduleSearch, validateSearch } from "./search";
 import { stepsToDraw, topSources } from "./stack";
@@ -54,12 +54,15 @@ export function useView(
     [search.from, search.to, whole_],
   );
   const steps_X = useMemo(() => stepsToDraw(draft, span.from, span.to), [draft, span]);
-  const rankedAt_X = useMemo(() => stepsToDraw(newest, span.from, span.to), [newest, span]);
+  const rankedAt_X = useMemo(
+    () => (draft === newest ? steps_X : stepsToDraw(newest, span.from, span.to)),
+    [draft, newest, span, steps_X],
+  );
   const isTokens = search.x === "tokens";
   const axis = useTicks(newest, span, view, width, isTokens);
-  const largest = useMemo(() => topSources(newest, rankedAt_X, 1)[0], [newest, rankedAt_X]);
+  const largest = useMemo(() => topSources(newest, rankedAt_X, MOST_DRAWN), [newest, rankedAt_X]);
   const multiples = multiplesOf(view);
-  const fieldsFor = (active: string) => fieldsToDraw(newest, active, rankedAt_X);
+  const fieldsFor = (active: string) => fieldsToDraw(largest, active);
   const topFor = (active: string) => {
     const fields = fieldsFor(active);
     return topOf([...curvesOf(draft, fields), ...curvesOf(newest, fields)], span);
@@ -73,7 +76,7 @@ export function useView(
     at: search.at ?? firstFree,
     steps_X,
     ticks: axis,
-    largest,
+    largest: largest[0],
     fieldsFor,
     topFor,
     gridFor: (active) => gridFor({ ...span, top: topFor(active) }, size, multipleOf(active, multiples)),

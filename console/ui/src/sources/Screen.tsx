@@ -1,5 +1,6 @@
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { Model } from "../api/client";
+import { useRefusal } from "../api/session";
 import { useRun } from "../app/useRun";
 import {
   Command,
@@ -31,6 +32,7 @@ export function Screen() {
   const navigate = useNavigate();
   const first = data?.pages[0];
   const rows = data?.pages.flatMap((page) => page.rows) ?? [];
+  const refusal = useRefusal("editor");
   const retire = (row: Model<"SourceRow">) => {
     const change = { source: row.name, isRetired: row.state !== "retired" };
     draft.mutate(change, { onSuccess: () => void navigate({ to: "/runs/$run/schedule", params: { run } }) });
@@ -48,7 +50,7 @@ export function Screen() {
         <div className={classes.box}>
           <DataTable
             caption={`Sources of ${run}`}
-            columns={columnsOf(retire)}
+            columns={columnsOf(refusal, retire)}
             rows={rows}
             rowKey={(row) => row.name}
             isLoading={isPending}

@@ -6,7 +6,7 @@ import {
   formatExact,
   formatSeconds,
   formatShare,
-  GuardedButton,
+  PlainButton,
   StatusMark,
   toneOf,
 } from "../ui";
@@ -17,23 +17,18 @@ type Row = Model<"SourceRow">;
 const told = (value: number | null, format: (value: number) => string, missing: string) =>
   value === null ? <span className="lm-muted">{missing}</span> : format(value);
 
-/** The table's columns; `onRetire` puts "retire" or its opposite into the draft. */
-export function columnsOf(onRetire: (row: Row) => void): Column<Row>[] {
-  return [...NUMBERS, { key: "act", title: "In your draft", cell: (row) => <Retire row={row} onRetire={onRetire} /> }];
+/** The table's columns; `onRetire` puts "retire" or its opposite into the draft, where `refusal` is empty. */
+export function columnsOf(refusal: string, onRetire: (row: Row) => void): Column<Row>[] {
+  const cell = (row: Row) => <Retire row={row} refusal={refusal} onRetire={onRetire} />;
+  return [...NUMBERS, { key: "act", title: "In your draft", cell }];
 }
 
-function Retire({ row, onRetire }: { row: Row; onRetire: (row: Row) => void }) {
+function Retire({ row, refusal, onRetire }: { row: Row; refusal: string; onRetire: (row: Row) => void }) {
   const word = row.state === "retired" ? "Take up again" : "Retire";
   return (
-    <GuardedButton
-      needs="editor"
-      variant="default"
-      size="compact-xs"
-      aria-label={`${word} ${row.name} in your draft`}
-      onClick={() => onRetire(row)}
-    >
-      {word}…
-    </GuardedButton>
+    <PlainButton refusal={refusal} label={`${word} ${row.name} in your draft`} onClick={() => onRetire(row)}>
+      {`${word}…`}
+    </PlainButton>
   );
 }
 

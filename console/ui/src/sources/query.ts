@@ -6,7 +6,7 @@ import { toJson, withRetired } from "../curves/schedule";
 import { readDraft, scheduleOf } from "../schedule/queries";
 import { useLiveInterval } from "../ui";
 
-const LIMIT = 100;
+const LIMIT = 60;
 const REFRESH_MS = 5_000;
 export type SourceState = Model<"SourceRow">["state"];
 

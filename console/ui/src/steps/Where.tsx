@@ -1,4 +1,4 @@
-import { Button, NumberInput, Select } from "@mantine/core";
+import { Button, NativeSelect, NumberInput } from "@mantine/core";
 import { Icon } from "../ui";
 import { type Bounds, go, type Move, type Spot } from "./place";
 import classes from "./steps.module.css";
@@ -16,15 +16,16 @@ export function Where({ spot, bounds, onMove }: WhereProps) {
     <div className={classes.where}>
       <Stepper {...shared} what="step" label="Step" value={spot.step} last={bounds.planned - 1} keys={["p", "n"]} />
       <Stepper {...shared} what="rank" label="Rank" value={spot.rank} last={bounds.worldSize - 1} keys={["k", "j"]} />
-      <Select
+      <NativeSelect
         label="Microbatch"
         data={[
           { value: "all", label: "all" },
           ...Array.from({ length: bounds.perRank }, (_, i) => ({ value: String(i), label: String(i) })),
         ]}
         value={spot.microbatch === undefined ? "all" : String(spot.microbatch)}
-        allowDeselect={false}
-        onChange={(value) => onMove({ ...spot, microbatch: !value || value === "all" ? undefined : Number(value) })}
+        onChange={({ currentTarget: { value } }) =>
+          onMove({ ...spot, microbatch: value === "all" ? undefined : Number(value) })
+        }
         w={84}
       />
     </div>

@@ -1,6 +1,6 @@
-import { SegmentedControl } from "@mantine/core";
 import { type ReactNode, useState } from "react";
 import { Panel } from "./Page";
+import { Segmented } from "./Segmented";
 
 interface ChartWithTableProps {
   title: string;
@@ -13,9 +13,9 @@ interface ChartWithTableProps {
 
 /** A chart, or the same numbers as a table, as one chooses. */
 export function ChartWithTable({ title, aside, chart, table, className }: ChartWithTableProps) {
-  const [view, setView] = useState<string>("chart");
+  const [view, setView] = useState<"chart" | "table">("chart");
   const toggle = (
-    <SegmentedControl
+    <Segmented
       aria-label={`${title}: chart or table`}
       value={view}
       onChange={setView}

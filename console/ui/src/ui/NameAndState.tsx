@@ -1,4 +1,4 @@
-import { Select, type SelectProps, TextInput } from "@mantine/core";
+import { NativeSelect, TextInput } from "@mantine/core";
 import { Icon } from "./icons";
 
 /** What a list is filtered by; empty fields are left out, so that they leave the address. */
@@ -15,7 +15,7 @@ export function NameAndState({
   onChange,
 }: {
   what: string;
-  states: SelectProps["data"];
+  states: readonly (string | { value: string; label: string })[];
   value: NameAndStateValue;
   onChange: (changed: NameAndStateValue) => void;
 }) {
@@ -29,13 +29,11 @@ export function NameAndState({
         value={value.q ?? ""}
         onChange={(event) => onChange({ q: event.currentTarget.value || undefined })}
       />
-      <Select
+      <NativeSelect
         aria-label="State"
-        placeholder="Any state"
-        clearable
-        data={states}
-        value={value.state ?? null}
-        onChange={(state) => onChange({ state: state ?? undefined })}
+        data={[{ value: "", label: "Any state" }, ...states]}
+        value={value.state ?? ""}
+        onChange={(event) => onChange({ state: event.currentTarget.value || undefined })}
       />
     </>
   );
