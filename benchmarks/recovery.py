@@ -60,9 +60,10 @@ PEERS = Path(__file__).parent / "peers"
 STEP_S = 0.5
 SUPERVISE_S = 0.5
 READY_S = 20.0
+QUICK_STEPS = 150
+STALLS = ("shadow", "planner")
 RANK_TIMEOUT_S = 120.0
 OUTAGE_S = 8.0
-FLAT_OUT = 80
 SOURCES = ("web", "code", "books")
 BATCH_SAMPLES = 10
 STRUCK = (Party.LOADER, Party.SHADOW, Party.CONSTRUCTOR, Party.PLANNER, Party.DATABASE, Party.RANK)
@@ -85,6 +86,24 @@ class Case:
     def sources(self) -> Sequence[str]:
         """A single one, in one lane, where a loader is to stand by and own nothing."""
         return SOURCES[:1] if self.party is Party.SHADOW else SOURCES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """How many steps: before the first failure, paced ones since then (0: there is no such failure), and flat out."""
+
+    at: int = 8
+    after: int = 24
+    flat_out: int = 80
+
+    @property
+    def again(self) -> int:
+        """Where the second failure strikes."""
+        return self.at + self.after + self.flat_out // 2
+
+    @property
+    def steps(self) -> int:
+        return self.at + self.after + self.flat_out
 
 
 WHAT_HAPPENS = {Fault.KILL: "killed", Fault.STOP: f"stopped {OUTAGE_S:.0f} s", Fault.CUT: f"cut off {OUTAGE_S:.0f} s"}
@@ -184,38 +203,43 @@ def target(rig: Rig, party: Party, run: str) -> tuple[list[int], list[SeveringPr
     return [rig.members[name].process.pid], [rig.members[name].proxy]
 
 
-def measure(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
+def measure(rig: Rig, folder: Path, case: Case, length: Length) -> dict[str, Any]:
     """Two failures: under a trainer that takes 0.5 s a step, and one that takes none, so that no buffer helps."""
-    steps = at + after + FLAT_OUT
-    name = f"run-{CASES.index(case)}"
-    spec = spec_of(folder, name, steps, shadows=case.shadows, sources=case.sources)
-    waits_s, got = list[float](), Counter[str]()
+    name, paced = f"run-{CASES.index(case)}", length.at + length.after
+    spec = spec_of(folder, name, length.steps, shadows=case.shadows, sources=case.sources)
+    waits_s, got, wait_ends = list[float](), Counter[str](), list[Callable[[], None]]()
     rig.restart_lost()
     register_run(rig.url, spec, freeze_run(spec), timeout_s=60)
-    again = at + after + FLAT_OUT // 2
     with loadmaster.connect(rig.url, run=name, rank=0, world_size=1, framework="numpy") as stream:
-        for step in range(steps):
+        for step in range(length.steps):
             if step == 1:
                 wait_planned(rig, spec)
-            if step in (at, again):
+            if step == length.again or (step == length.at and length.after):
                 wait_ready(rig, is_warm=case.shadows > 0)
-                wait_end = begin(rig, case, name)
+                wait_ends.append(begin(rig, case, name))
             start_s = time.monotonic()
             got.update(next(stream).sample_ids)
             waits_s.append(time.monotonic() - start_s)
-            if step < at + after:
+            if length.after and step < paced:
                 time.sleep(STEP_S)
-            if step == at + after:
-                wait_end()
-    wait_end()
-    expected = reference(spec, steps)
+            if step == paced:
+                wait_all(wait_ends)
+    wait_all(wait_ends)
+    expected = reference(spec, length.steps)
+    usual_s = statistics.median(waits_s[1 : length.at])
     return {
-        "wait_s": max(waits_s[again:]),
-        "stall_steps": stall(waits_s[at : at + after], usual_s=statistics.median(waits_s[1:at])),
+        "wait_s": max(waits_s[length.again :]),
+        "stall_steps": stall(waits_s[length.at : paced], usual_s=usual_s) if length.after else None,
         "lost": sum((expected - got).values()),
         "repeated": sum((got - expected).values()),
         "faults": verify(rig.url, name).num_faults,
     }
+
+
+def wait_all(wait_ends: list[Callable[[], None]]) -> None:
+    """Until what was begun is over."""
+    while wait_ends:
+        wait_ends.pop()()
 
 
 def stall(waits_s: Sequence[float], *, usual_s: float) -> float:
@@ -223,10 +247,10 @@ def stall(waits_s: Sequence[float], *, usual_s: float) -> float:
     return sum(max(0.0, wait_s - usual_s) for wait_s in waits_s) / STEP_S
 
 
-def measure_rank(rig: Rig, folder: Path, case: Case, *, at: int, after: int) -> dict[str, Any]:
+def measure_rank(rig: Rig, folder: Path, case: Case, length: Length) -> dict[str, Any]:
     """One of two ranks is struck; a launcher starts both again where it has died."""
-    steps, name = at + after, f"run-{CASES.index(case)}"
-    spec = spec_of(folder, name, steps)
+    at, name = length.at, f"run-{CASES.index(case)}"
+    spec = spec_of(folder, name, at + length.after)
     rig.restart_lost()
     register_run(rig.url, spec, freeze_run(spec), timeout_s=60)
     job = Job(rig, name, folder / name, are_apart=True, step_s=STEP_S)
@@ -332,8 +356,8 @@ def first_batch_s(url: str, state: dict[str, Any]) -> float:
         return time.monotonic() - start_s
 
 
-def resume(folder: Path, steps: int) -> dict[str, Any]:
-    """Read so many steps, and go on there."""
+def resume(folder: Path, steps: int, *, times: int) -> dict[str, Any]:
+    """Read so many steps, and go on there a few times."""
     spec, state_dir = spec_of(folder, "long", steps + 100), folder / "state-long"
     size = ClusterSize(loaders=1, constructors=1, workers=1)
     with cluster_of(state_dir, size) as cluster:
@@ -342,7 +366,7 @@ def resume(folder: Path, steps: int) -> dict[str, Any]:
             start_s = time.monotonic()
             num_samples = sum(len(batch.sample_ids) for batch in islice(stream, steps))
             read_s, state = time.monotonic() - start_s, stream.state_dict()
-        warm_s = statistics.median(first_batch_s(cluster.url, state) for _ in range(5))
+        warm_s = statistics.median(first_batch_s(cluster.url, state) for _ in range(times))
         half_s = first_batch_s(cluster.url, state | {"step": steps // 2 + 3})
     start_s = time.monotonic()
     with cluster_of(state_dir, size) as cluster:
@@ -375,7 +399,8 @@ def peer(script: str, python: Path, folder: Path, batches: int) -> dict[str, Any
 def print_failure(name: str, row: dict[str, Any]) -> None:
     """A row of the table of failures."""
     counts = f"{row['lost']:6}{row['repeated']:10}{row['faults']:8}"
-    print(f"{name:32}{row['stall_steps']:12.2f}{row['wait_s']:14.2f}{counts}", flush=True)
+    stall_steps = "" if row["stall_steps"] is None else f"{row['stall_steps']:.2f}"
+    print(f"{name:32}{stall_steps:>12}{row['wait_s']:14.2f}{counts}", flush=True)
 
 
 def print_resume(row: dict[str, Any], peers: dict[str, dict[str, Any]]) -> None:
@@ -395,27 +420,28 @@ def print_resume(row: dict[str, Any], peers: dict[str, dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="four failures, fewer steps, going on at step 1,500")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"four failures, fewer steps, going on at step {QUICK_STEPS}"
+    )
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.add_argument("--mosaic", type=Path, help="python of an environment with mosaicml-streaming")
     parser.add_argument("--litdata", type=Path, help="python of an environment with litdata")
     parser.add_argument("--part", choices=["failures", "resume"], help="this part alone")
     parser.add_argument("--only", default="", help="failures whose name has this in it: `planner stopped`")
-    parser.add_argument("--steps", type=int, help="step to go on at (15,000; 1,500 with --quick)")
+    parser.add_argument("--steps", type=int, help=f"step to go on at (15,000; {QUICK_STEPS} with --quick)")
     args = parser.parse_args()
-    at, after = (5, 6) if args.quick else (8, 24)
-    steps = args.steps or (1_500 if args.quick else 15_000)
+    steps = args.steps or (QUICK_STEPS if args.quick else 15_000)
     scripts = {"mosaicml-streaming": ("resume_mosaic.py", args.mosaic), "litdata": ("resume_litdata.py", args.litdata)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_sources(folder, num_docs=2_000 if args.quick else 20_000)
+        write_sources(folder, num_docs=1_000 if args.quick else 20_000)
         found: dict[str, Any] = {}
         if args.part != "resume":
             cases = [case for case in CASES if (case.key or not args.quick) and args.only in str(case)]
-            rows = measure_all(folder, cases, at=at, after=after)
+            rows = measure_all(folder, cases, is_quick=args.quick)
             found |= keys_of_failures(rows)
         if args.part != "failures":
-            row = resume(folder, steps)
+            row = resume(folder, steps, times=3 if args.quick else 5)
             batches = -(-row["samples"] // BATCH_SAMPLES)
             peers = {who: peer(script, python, folder, batches) for who, (script, python) in scripts.items() if python}
             print_resume(row, peers)
@@ -424,7 +450,14 @@ def main() -> None:
         print(json.dumps(found))
 
 
-def measure_all(folder: Path, cases: Sequence[Case], *, at: int, after: int) -> dict[str, dict[str, Any]]:
+def length_of(case: Case, *, is_quick: bool) -> Length:
+    """Quick: a stall is measured of those alone that have a goal for it."""
+    if not is_quick:
+        return Length()
+    return Length(at=6, after=5 if case.key in STALLS else 0, flat_out=20)
+
+
+def measure_all(folder: Path, cases: Sequence[Case], *, is_quick: bool) -> dict[str, dict[str, Any]]:
     """Print and return all failures, with the same processes, by name; without PostgreSQL none of the database."""
     rows: dict[str, dict[str, Any]] = {}
     print(f"{'':32}{'stall steps':>12}{'next batch s':>14}{'lost':>6}{'repeated':>10}{'verify':>8}", flush=True)
@@ -433,7 +466,7 @@ def measure_all(folder: Path, cases: Sequence[Case], *, at: int, after: int) -> 
             if case.party is Party.DATABASE and rig.postgres is None:
                 continue
             one = measure_rank if case.party is Party.RANK else measure
-            rows[str(case)] = one(rig, folder, case, at=at, after=after)
+            rows[str(case)] = one(rig, folder, case, length_of(case, is_quick=is_quick))
             print_failure(str(case), rows[str(case)])
     return rows
 
@@ -444,7 +477,7 @@ def keys_of_failures(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "lost": sum(one["lost"] for one in rows.values()),
         "repeated": sum(one["repeated"] for one in rows.values()),
-        **{f"{key}_stall_steps": by_key[key]["stall_steps"] for key in ("shadow", "planner") if key in by_key},
+        **{f"{key}_stall_steps": by_key[key]["stall_steps"] for key in STALLS if key in by_key},
         **{f"{key}_s": by_key[key]["wait_s"] for key in ("loader", "constructor", "planner") if key in by_key},
         "rows": rows,
     }

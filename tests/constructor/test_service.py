@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from loadmaster_flight.constructor.engine import ConstructorEngine
 from loadmaster_flight.constructor.process import ConstructorProcess
 from loadmaster_flight.spec import RunSpec
 from loadmaster_flight.wire.actions import Action
@@ -31,7 +32,7 @@ from loadmaster_flight.wire.errors import (
 )
 from loadmaster_flight.wire.flight import FlightPeer
 from loadmaster_flight.wire.frames import Frame, FrameFlag
-from loadmaster_flight.wire.http import retrying
+from loadmaster_flight.wire.http import PlannerClient, retrying
 from loadmaster_flight.wire.slicing import SlicePlace, zigzag_index
 from loadmaster_flight.wire.tickets import RankTicket, sign
 from support.services import KEY, RUN, FakeLoader, FakePlanner, num_tokens_of, wait_until
@@ -417,6 +418,19 @@ def test_stream_when_the_planner_is_away_for_long_then_what_is_bound_is_served_a
 
 def _plans_asked_for(planner: FakePlanner) -> int:
     return max((int(query["last"]) for path, query in planner.requests if path.endswith("/plans")), default=0)
+
+
+def test_ticket_when_the_planner_has_not_told_of_its_stream_yet_then_the_planner_is_asked_at_once(
+    stack: ExitStack,
+) -> None:
+    planner, asked = stack.enter_context(FakePlanner()), list[str]()
+    engine = ConstructorEngine(
+        PlannerClient(planner.url), ticket_key=lambda: KEY, on_advance=lambda: asked.append("planner")
+    )
+    stack.callback(engine.close)
+    with pytest.raises(MovedError, match="is not served here: ask again"):
+        engine.reader(ticket())
+    assert asked == ["planner"]
 
 
 def test_stream_when_its_rank_opens_another_further_on_then_it_ends_instead_of_waiting(

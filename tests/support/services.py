@@ -29,6 +29,7 @@ from loadmaster_flight.wire.control import (
     RunView,
     StreamProgress,
     StreamView,
+    SuspectReply,
     TicketReply,
     to_json,
 )
@@ -167,6 +168,7 @@ class FakePlanner:
         self.plan_fault: LoadmasterError | None = None
         self.outage: LoadmasterError | None = None
         self.lease_s = lease_s
+        self.verdict_gate = threading.Event()
         self.planned = 1 << 30 if num_steps is None else num_steps
         self.acknowledged = 0
         self.constructors: dict[str, str] = {}
@@ -241,6 +243,9 @@ class FakePlanner:
                 )
             case ["POST", "actors", _, "heartbeat"]:
                 return self._heartbeat(body)
+            case ["POST", "actors", "suspects"]:
+                self.verdict_gate.wait(30.0)
+                return SuspectReply(is_gone=True)
             case ["GET", "actors"]:
                 return [to_json(view) for view in self.actor_views()]
             case ["DELETE", "actors", actor]:
