@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Loadmaster in a Slurm job: services on the first nodes of the allocation, the trainer on the others.
 #
-#     sbatch --nodes=5 examples/recipes/slurm.sh run.yaml 'python examples/train_gpt.py $PLANNER_URL --checkpoint gpt.pt'
+#     sbatch --nodes=5 examples/recipes/slurm.sh run.yaml \
+#         'python examples/train_gpt.py $PLANNER_URL --checkpoint gpt.pt $(test -f gpt.pt && echo --resume)'
 #
 # The trainer's command line is run once a rank, with PLANNER_URL, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and
 # MASTER_PORT. The job's folder must be on a file system that all nodes share, and outlive the job: submitted again with
@@ -38,22 +39,25 @@ loadmaster certificates "$folder/tls" --name "services,$(join "${services[@]}")"
 export LOADMASTER_TLS_CA=$folder/tls/ca.pem LOADMASTER_TOKEN_FILE=$folder/token LOADMASTER_TLS_NAME=services
 serve=(--host 0.0.0.0 --tls-cert "$folder/tls/services.pem" --tls-key "$folder/tls/services.key")
 
-# A step of the job in the background: its log, the nodes it runs on, tasks of each, the command.
+# A step of the job in the background: its name, the nodes it runs on, tasks of each, the command.
 running=()
 start() {
-    local name=$1 on=$2 each=$3
+    local name=$1 on=$2 each=$3 count
     shift 3
-    local count
     count=$(scontrol show hostnames "$on" | wc -l)
-    srun --overlap --nodelist="$on" --nodes="$count" --ntasks-per-node="$each" --ntasks=$((each * count)) \
-        --output="$folder/logs/$name.%t.log" "$@" &
-    running+=($!)
+    srun --overlap --job-name="$name" --nodelist="$on" --nodes="$count" --ntasks-per-node="$each" \
+        --ntasks=$((each * count)) --output="$folder/logs/$name.%t.log" "$@" &
+    running+=("$name:$!")
 }
-# Loaders and constructors hand over what they have before they end; the planner goes last.
+# srun kills at once when it is told to end; scancel lets processes hand over what they have. The planner goes last.
 finish() {
     trap - EXIT
-    for pid in "${running[@]:1}" "${running[@]:0:1}"; do
-        kill "$pid" 2>/dev/null && wait "$pid" || true
+    local id name each
+    for each in "${running[@]:1}" "${running[@]:0:1}"; do
+        squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format='%i %j' | while read -r id name; do
+            [[ $name != "${each%:*}" ]] || scancel --signal=TERM "$id" 2>/dev/null || true # 22.05 signals, and fails
+        done
+        timeout 60 tail --pid="${each##*:}" -f /dev/null || kill "${each##*:}" || true
     done
 }
 trap finish EXIT
@@ -63,7 +67,7 @@ start planner "$head" 1 loadmaster planner --port "$port" --access token --state
     --ready-file "$folder/ready" "${serve[@]}"
 for ((waited = 0; ; waited++)); do
     [[ -s $folder/ready ]] && break
-    if ((waited == 120)) || ! kill -0 "${running[0]}" 2>/dev/null; then
+    if ((waited == 120)) || ! kill -0 "${running[0]##*:}" 2>/dev/null; then
         echo "slurm.sh: the planner did not start, see $folder/logs/planner.0.log" >&2
         exit 1
     fi

@@ -24,6 +24,9 @@ STEPS, NUM_RANKS = 4, 2
 STAND_INS = {
     # Names of nodes: as they are, commas become lines.
     "scontrol": 'shift 2; tr , "\\n" <<<"$1"',
+    # Steps of the job: the id of a step is its srun's.
+    "squeue": 'for file in "$STEPS"/*.pid; do echo "$(<"$file") $(basename "$file" .pid)"; done',
+    "scancel": 'kill "$2" 2>/dev/null',
     # Runs the tasks of a step here and waits for them; a signal goes on to them.
     "srun": """
 declare -A given=()
@@ -32,15 +35,17 @@ while [[ $1 == --* ]]; do
     given[${option%%=*}]=${option#*=}
     shift
 done
+name=${given[job-name]:-trainer}
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null; wait; exit 143' TERM
+echo $$ >"$STEPS/$name.pid"
 for ((task = 0; task < given[ntasks]; task++)); do
     log=${given[output]:-/dev/stdout}
     SLURM_PROCID=$task SLURM_LOCALID=$((task % given[ntasks-per-node])) SLURM_NTASKS=${given[ntasks]} \\
         "$@" >>"${log/\\%t/$task}" 2>&1 &
     pids+=($!)
 done
-echo "${given[nodelist]} ${given[nodes]} ${given[ntasks]} ${pids[*]} $1 $2" >>"$STEPS_OF_JOB"
+echo "${given[nodelist]} ${given[ntasks]} ${pids[*]}" >"$STEPS/$name"
 for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
 """,
 }
@@ -50,7 +55,8 @@ for pid in "${pids[@]}"; do wait "$pid" || exit $?; done
 def job(tmp_path: Path) -> dict[str, str]:
     """The environment of a job of two nodes that are both this machine."""
     programs = tmp_path / "bin"
-    programs.mkdir()
+    for folder in (programs, tmp_path / "steps"):
+        folder.mkdir()
     for name, text in STAND_INS.items():
         (programs / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (programs / name).chmod(0o755)
@@ -58,7 +64,8 @@ def job(tmp_path: Path) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if not name.startswith("LOADMASTER")},
         "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SLURM_JOB_NODELIST": "localhost,127.0.0.1",
-        "STEPS_OF_JOB": str(tmp_path / "steps"),
+        "SLURM_JOB_ID": "1",
+        "STEPS": str(tmp_path / "steps"),
         "LOADMASTER_PORT": str(free_port()),
         "LOADERS_PER_NODE": "1",
         "RANKS_PER_NODE": str(NUM_RANKS),
@@ -96,13 +103,14 @@ def test_slurm_job_when_run_then_ranks_get_every_step_once_and_nothing_is_left_r
     assert [[(line["step"], line["digest"]) for line in lines] for lines in ranks] == [
         embedded(run_yaml, rank) for rank in range(NUM_RANKS)
     ]
-    steps = [line.split() for line in Path(job["STEPS_OF_JOB"]).read_text().splitlines()]
-    assert {(node, command) for node, _, _, *_, command in steps} >= {
-        ("localhost", role) for role in ("planner", "loader", "constructor")
+    steps = {path.name: path.read_text().split() for path in Path(job["STEPS"]).iterdir() if not path.suffix}
+    assert {name: (node, int(tasks)) for name, (node, tasks, *_) in steps.items()} == {
+        "planner": ("localhost", 1),
+        "loader": ("localhost", 1),
+        "constructor": ("localhost", 1),
+        "trainer": ("127.0.0.1", NUM_RANKS),
     }
-    pids = [int(word) for step in steps for word in step[3:-2]]
-    assert len(pids) == 3 + NUM_RANKS
-    assert not any(map(is_alive, pids))
+    assert not any(is_alive(int(pid)) for _, _, *pids in steps.values() for pid in pids)
     assert (run_yaml.parent / "loadmaster/token").stat().st_mode & 0o077 == 0
 
 
