@@ -41,7 +41,9 @@ from .window import BuiltStep, StepWindow
 
 LOG = logging.getLogger(__name__)
 MAX_PAUSE_S = 1.0
-PLAN_PATIENCE_S = 0.5
+GETS_PLAN, GETS_PIECES, IS_BUILT = range(3)
+"""What becomes of a step, in this order."""
+PLAN_PATIENCE_S, PIECES_PATIENCE_S = 0.5, 5.0
 _PASSING = (NotFoundError, UnauthenticatedError)  # of a loader: it does not know its lease or the new key yet
 
 
@@ -87,7 +89,7 @@ class StreamBuilder:
         self._failure: LoadmasterError | None = None
         self._closed: LoadmasterError | None = None
         self._opened: dict[int, int] = {}
-        self._status, self._begun, self._begun_s = "starting", (-1, 0), time.monotonic()
+        self._status, self._begun, self._begun_s = "starting", (-1, GETS_PLAN), time.monotonic()
         self._is_hybrid = False
         name = f"build-{assignment.run}-{assignment.stream}-{assignment.generation}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -232,9 +234,11 @@ class StreamBuilder:
             slowest = self._presence.tell(window.acknowledged_by_rank, window.slowest())
             return f"step {step} waits for {slowest}"
 
-    def lacks_plan(self) -> bool:
-        """Whether nothing can be built before the planner is heard, and could not for a while."""
-        return self._begun[1] == 0 and time.monotonic() - self._begun_s > PLAN_PATIENCE_S
+    def is_stuck(self) -> bool:
+        """Whether the step in hand has waited for its plan for a while, or for its pieces for long."""
+        _, phase = self._begun
+        patience_s = {GETS_PLAN: PLAN_PATIENCE_S, GETS_PIECES: PIECES_PATIENCE_S}.get(phase)
+        return patience_s is not None and time.monotonic() - self._begun_s > patience_s
 
     def note_awaited(self, text: str) -> None:
         """Whom all ranks of the stream wait for, says the planner: it knows those of other constructors too."""
@@ -358,7 +362,7 @@ class StreamBuilder:
         if self._closed is not None or step is None:
             return
         self._feed.forget_before(step)
-        self._begin(step, 0, "its plan")
+        self._begin(step, GETS_PLAN, "its plan")
         if step < self._skip.first:
             until = min(until, self._skip.first)  # of what is left out no plan is needed
         plan = self._feed.get(step, until=max(step + 1, until))
@@ -369,6 +373,7 @@ class StreamBuilder:
                 window.put(built)
             if plan is None or plan.is_final:
                 window.end = step if plan is None else step + 1
+            self._begun = step, IS_BUILT
             self._status = f"step {step} is built"
             self._changed.notify_all()
 
@@ -392,7 +397,7 @@ class StreamBuilder:
         return window, spec
 
     def _build(self, plan: StepPlan, spec: RunSpec) -> BuiltStep:
-        self._begin(plan.step, 1, f"{len(plan.pieces)} pieces from loaders")
+        self._begin(plan.step, GETS_PIECES, f"{len(plan.pieces)} pieces from loaders")
         start_s = time.monotonic()
         tried = self._tried = self.assignment
         try:

@@ -147,7 +147,8 @@ class Gatherer:
             self._silent[ask.address] = ask.call
         if not ask.instead:
             self._ask_shadows(ask)
-            LOG.info("loader %s does not answer: %d shadows are asked instead", ask.address, len(ask.instead))
+            if ask.instead:
+                LOG.info("loader %s does not answer: its shadows are asked", ask.address)
 
     def _ask_shadows(self, ask: Ask) -> None:
         ask.ask_shadows()

@@ -98,7 +98,7 @@ class ConstructorService(FlightService):
             if found is None and builder.is_over(step):
                 yield mark(FrameFlag.STREAM_END, step)
                 return
-            if found is None and self._is_cut_off() and builder.lacks_plan():
+            if found is None and self._is_cut_off() and builder.is_stuck():
                 raise MovedError("this constructor is cut off from the planner: ask it who serves the rank now")
             if found is None:
                 yield mark(FrameFlag.HEARTBEAT, step, builder.status(step))
