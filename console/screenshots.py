@@ -51,9 +51,9 @@ SHOTS = [
     Shot("overview", "", "light", "section[aria-label='Counters']"),
     Shot("schedule", "/schedule", "dark", "#main svg [role=slider]"),
     Shot("graph", "/graph", "light", ".react-flow__node"),
-    Shot("balance", "/balance", "light", "#main h1"),
+    Shot("balance", "/balance", "light", "#main .u-over"),
     Shot("sources", "/sources", "dark", "#main tbody tr:nth-child(3)"),
-    Shot("steps", "/steps/{step}", "light", "#main h1"),
+    Shot("steps", "/steps/{step}", "light", "#main article"),
 ]
 
 

@@ -83,6 +83,10 @@ def test_source_that_an_editor_retires_is_in_the_draft_and_not_in_the_run(
     expect(page).to_have_url(re.compile("/runs/tides/schedule"))
     assert "notes" in _get(console, "/runs/tides/drafts/edna")["schedule"]["retired"]
     assert "notes" not in _get(console, "/runs/tides/schedule")["schedule"]["retired"]
+    page.get_by_role("navigation", name="Screens").get_by_role("link", name="Sources").click()
+    page.get_by_role("button", name="Take up again notes in your draft").click()
+    expect(page).to_have_url(re.compile("/runs/tides/schedule"))
+    assert "notes" not in _get(console, "/runs/tides/drafts/edna")["schedule"]["retired"]
 
 
 def test_token_that_an_admin_makes_is_shown_once_works_and_is_revoked(

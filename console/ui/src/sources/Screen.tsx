@@ -16,7 +16,7 @@ import {
   toneOf,
 } from "../ui";
 import { columnsOf } from "./columns";
-import { useDraftSource, useSources } from "./query";
+import { useDraftRetired, useDraftSource, useSources } from "./query";
 import { route } from "./route";
 import classes from "./sources.module.css";
 
@@ -33,8 +33,9 @@ export function Screen() {
   const first = data?.pages[0];
   const rows = data?.pages.flatMap((page) => page.rows) ?? [];
   const refusal = useRefusal("editor");
-  const retire = (row: Model<"SourceRow">) => {
-    const change = { source: row.name, isRetired: row.state !== "retired" };
+  const retired = useDraftRetired(run);
+  const retire = (source: string, isRetired: boolean) => {
+    const change = { source, isRetired };
     draft.mutate(change, { onSuccess: () => void navigate({ to: "/runs/$run/schedule", params: { run } }) });
   };
   return (
@@ -50,7 +51,7 @@ export function Screen() {
         <div className={classes.box}>
           <DataTable
             caption={`Sources of ${run}`}
-            columns={columnsOf(refusal, retire)}
+            columns={columnsOf({ refusal, retired, onRetire: retire })}
             rows={rows}
             rowKey={(row) => row.name}
             isLoading={isPending}

@@ -17,18 +17,36 @@ type Row = Model<"SourceRow">;
 const told = (value: number | null, format: (value: number) => string, missing: string) =>
   value === null ? <span className="lm-muted">{missing}</span> : format(value);
 
-/** The table's columns; `onRetire` puts "retire" or its opposite into the draft, where `refusal` is empty. */
-export function columnsOf(refusal: string, onRetire: (row: Row) => void): Column<Row>[] {
-  const cell = (row: Row) => <Retire row={row} refusal={refusal} onRetire={onRetire} />;
+interface Drafted {
+  /** Why one may not edit; empty: one may. */
+  refusal: string;
+  /** What the draft retires; undefined: there is none, the run's state is what would be changed. */
+  retired: ReadonlySet<string> | undefined;
+  /** Puts "retire", or its opposite, into the draft. */
+  onRetire: (source: string, isRetired: boolean) => void;
+}
+
+/** The table's columns. */
+export function columnsOf(drafted: Drafted): Column<Row>[] {
+  const cell = (row: Row) => <Retire row={row} {...drafted} />;
   return [...NUMBERS, { key: "act", title: "In your draft", cell }];
 }
 
-function Retire({ row, refusal, onRetire }: { row: Row; refusal: string; onRetire: (row: Row) => void }) {
-  const word = row.state === "retired" ? "Take up again" : "Retire";
+function Retire({ row, refusal, retired, onRetire }: Drafted & { row: Row }) {
+  const isInRun = row.state === "retired";
+  const isRetired = retired?.has(row.name) ?? isInRun;
+  const word = isRetired ? "Take up again" : "Retire";
   return (
-    <PlainButton refusal={refusal} label={`${word} ${row.name} in your draft`} onClick={() => onRetire(row)}>
-      {`${word}…`}
-    </PlainButton>
+    <>
+      <PlainButton
+        refusal={refusal}
+        label={`${word} ${row.name} in your draft`}
+        onClick={() => onRetire(row.name, !isRetired)}
+      >
+        {`${word}…`}
+      </PlainButton>
+      {isRetired !== isInRun && <div className="lm-muted">{isRetired ? "retired there" : "taken up there"}</div>}
+    </>
   );
 }
 

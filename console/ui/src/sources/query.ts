@@ -1,4 +1,5 @@
-import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { api, call, ifMatch, type Model } from "../api/client";
 import { useEvents } from "../api/events";
 import { useSession } from "../api/session";
@@ -38,6 +39,18 @@ export function useSources(run: string, stream: string, filter: { state?: string
     placeholderData: keepPreviousData,
     refetchInterval: useLiveInterval(REFRESH_MS),
   });
+}
+
+/** Which sources one's own draft retires; undefined: there is no draft, the run's schedule is what one would edit. */
+export function useDraftRetired(run: string): ReadonlySet<string> | undefined {
+  const { name } = useSession();
+  const { data } = useQuery({
+    queryKey: ["schedule", run, "draft", name],
+    enabled: name !== "",
+    staleTime: 0,
+    queryFn: () => readDraft(run, name),
+  });
+  return useMemo(() => (data ? new Set(data.schedule.retired) : undefined), [data]);
 }
 
 /** Writes "retire this source", or its opposite, into one's own draft. Nothing changes until the draft is published. */
