@@ -1,6 +1,6 @@
 """Train with Lightning, and go on exactly where its checkpoint was taken.
 
-    python examples/recipes/lightning_module.py http://127.0.0.1:8700 --run demo --folder checkpoints
+    python examples/recipes/lightning_module.py http://127.0.0.1:8700 --run demo --folder checkpoints --devices 4
 
 Lightning's loop takes microbatches and accumulates: `accumulate_grad_batches` must be the run's microbatches divided by
 the number of ranks. It fetches one microbatch ahead, so a checkpoint must not ask the stream where it is: each step
@@ -54,7 +54,9 @@ class Microbatches:
         self.data = data
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        with loadmaster.connect(self.data.target, run=self.data.run, resume=self.data.trained) as stream:
+        trainer = self.data.trainer
+        place = {"rank": trainer.global_rank, "world_size": trainer.world_size}  # RANK is not always set
+        with loadmaster.connect(self.data.target, run=self.data.run, resume=self.data.trained, **place) as stream:
             for batch in stream:
                 after, last = stream.state_dict(), len(batch) - 1
                 for m, microbatch in enumerate(batch.microbatches()):
@@ -112,8 +114,8 @@ def main(argv: Sequence[str] | None = None) -> torch.nn.Module:
     keep = ModelCheckpoint(options.folder, every_n_train_steps=options.save_every, save_top_k=-1)
     trainer = pl.Trainer(
         accelerator="auto" if torch.cuda.is_available() else "cpu",
-        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        num_nodes=int(os.environ.get("GROUP_WORLD_SIZE", "1")),
+        devices=options.devices,
+        num_nodes=options.nodes,
         max_steps=options.steps,
         max_epochs=1,
         accumulate_grad_batches=options.accumulate,
@@ -136,6 +138,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000, help="optimizer steps")
     parser.add_argument("--accumulate", type=int, default=4, help="microbatches of a step on this rank")
     parser.add_argument("--save-every", type=int, default=100)
+    parser.add_argument("--devices", type=int, default=1, help="of each node")
+    parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--vocab-size", type=int, default=4096)
     parser.add_argument("--lr", type=float, default=1e-3)
     return parser.parse_args(argv)
