@@ -126,7 +126,6 @@ def test_two_edits_within_a_moment_then_the_later_rules_for_all_ranks(
     start = ada.schedule()["revision"]
     first = ada.publish(base=start, seq_len=384, message="one").body["revision"]
     second = bob.publish(base=start + 1, seq_len=512, message="two").body["revision"]
-    assert second["created_at"] - first["created_at"] < 3  # within one where the machine is not busy
     desk.wait_for_step(second["from_step"] + 4)
     for rank in range(WORLD):
         seen = rows_of(desk, rank, first["from_step"], second["from_step"] + 4)

@@ -3,7 +3,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { Controls, type Edge, MarkerType, Position, ReactFlow, ReactFlowProvider, useReactFlow } from "@xyflow/react";
 import { useEffect, useMemo, useRef } from "react";
 import classes from "./graph.module.css";
-import { NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
+import { heightOf, NODE_HEIGHT, NODE_WIDTH, StableLayout } from "./layout";
 import { around, type Flow, type Stage, statusOf, widths } from "./model";
 import { StageNode, type StageNodeType } from "./StageNode";
 import { line, rateOf } from "./words";
@@ -18,15 +18,15 @@ interface PictureProps {
 }
 
 /** Known beforehand, so that nobody measures each stage before its edges can be drawn. */
-const SIZE = {
-  measured: { width: NODE_WIDTH, height: NODE_HEIGHT },
+const sizeOf = (height: number) => ({
+  measured: { width: NODE_WIDTH, height },
   handles: [
-    { type: "target" as const, position: Position.Left, x: 0, y: NODE_HEIGHT / 2, width: 1, height: 1 },
-    { type: "source" as const, position: Position.Right, x: NODE_WIDTH - 1, y: NODE_HEIGHT / 2, width: 1, height: 1 },
+    { type: "target" as const, position: Position.Left, x: 0, y: height / 2, width: 1, height: 1 },
+    { type: "source" as const, position: Position.Right, x: NODE_WIDTH - 1, y: height / 2, width: 1, height: 1 },
   ],
-};
+});
 const TYPES = { stage: StageNode };
-const FIT = { padding: 0.08, maxZoom: 1 };
+const FIT = { padding: { x: 0.06, top: 0.06, bottom: "60px" as const }, maxZoom: 1 }; // the key is below
 
 /** The stages and what flows between them. New numbers move nothing: neither stages nor the viewport. */
 export function Picture(props: PictureProps) {
@@ -88,15 +88,19 @@ function nodesOf(
   selected: string | undefined,
   near: Set<string> | null,
 ): StageNodeType[] {
-  return stages.map((stage) => ({
-    id: stage.id,
-    type: "stage",
-    position: places.get(stage.id) ?? { x: 0, y: 0 },
-    ...SIZE,
-    data: { stage, isNear: near === null || near.has(stage.id) },
-    selected: stage.id === selected,
-    ariaLabel: line(stage, statusOf(stage)),
-  }));
+  return stages.map((stage) => {
+    const { x, y } = places.get(stage.id) ?? { x: 0, y: 0 };
+    const height = heightOf(stage);
+    return {
+      id: stage.id,
+      type: "stage",
+      position: { x, y: y + (NODE_HEIGHT - height) / 2 },
+      ...sizeOf(height),
+      data: { stage, height, isNear: near === null || near.has(stage.id) },
+      selected: stage.id === selected,
+      ariaLabel: line(stage, statusOf(stage)),
+    };
+  });
 }
 
 function edgesOf(flows: Flow[], selected: string | undefined): Edge[] {

@@ -5,16 +5,17 @@ import classes from "./graph.module.css";
 import { type Stage, split, statusOf } from "./model";
 import { MARKS, rateOf } from "./words";
 
-export type StageNodeType = Node<{ stage: Stage; isNear: boolean }, "stage">;
+export type StageNodeType = Node<{ stage: Stage; height: number; isNear: boolean }, "stage">;
 
 /** A stage on the picture: how it is, how full its queue is, how its time goes, what it passes on. */
 export const StageNode = memo(function StageNode({ data, selected }: NodeProps<StageNodeType>) {
-  const { stage, isNear } = data;
+  const { stage, height, isNear } = data;
   const status = statusOf(stage);
   const { tone, word } = MARKS[status];
   return (
     <div
       className={classes.node}
+      style={{ height }} // known, so that nothing has to be measured
       data-tone={tone}
       data-selected={selected || undefined}
       data-far={!isNear || undefined}

@@ -1,5 +1,5 @@
 import { columnsOf } from "./layers";
-import type { Flow, Stage } from "./model";
+import { type Flow, type Stage, split } from "./model";
 
 export interface Point {
   x: number;
@@ -8,6 +8,11 @@ export interface Point {
 
 export const NODE_WIDTH = 232;
 export const NODE_HEIGHT = 96;
+const LOW_HEIGHT = 62;
+
+/** A stage without bars is lower. */
+export const heightOf = (stage: Stage): number =>
+  split(stage) === null && stage.queue_fill === null ? LOW_HEIGHT : NODE_HEIGHT;
 
 /** What a layout depends on: who is there and what is joined, no number of it. */
 export const topology = (stages: readonly Stage[], flows: readonly Flow[]): string =>

@@ -29,7 +29,7 @@ interface Drafted {
 /** The table's columns. */
 export function columnsOf(drafted: Drafted): Column<Row>[] {
   const cell = (row: Row) => <Retire row={row} {...drafted} />;
-  return [...NUMBERS, { key: "act", title: "In your draft", cell }];
+  return [...STATES, { key: "act", title: "In your draft", cell }, ...NUMBERS];
 }
 
 function Retire({ row, refusal, retired, onRetire }: Drafted & { row: Row }) {
@@ -72,9 +72,12 @@ function Verdicts({ row }: { row: Row }) {
   return counts.map(([verdict, count]) => `${formatExact(count)} ${verdict.replace("_", " ")}`).join(", ");
 }
 
-const NUMBERS: Column<Row>[] = [
+const STATES: Column<Row>[] = [
   { key: "name", title: "Source", cell: (row) => <Name row={row} /> },
   { key: "state", title: "State", cell: (row) => <StatusMark tone={toneOf(row.state)} word={row.state} /> },
+];
+
+const NUMBERS: Column<Row>[] = [
   {
     key: "share",
     title: "Weight / served",
