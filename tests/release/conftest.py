@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -12,6 +12,7 @@ import pytest
 
 from .conftest import ROOT, Release, new_environment
 
+pytestmark = pytest.mark.timeout(900)
 OTHERS = [version for version in ("3.11", "3.12", "3.13") if version != "{}.{}".format(*sys.version_info)]
 PURE = (
     "planning/test_cost.py", "planning/test_fair.py", "planning/test_mixture.py", "planning/test_ordering.py",
@@ -21,7 +22,7 @@ PURE = (
 """Tests that need no more than what `new_environment` installs below, and none of this suite's fixtures."""
 FEW = """
 import sys, hypothesis, pytest
-hypothesis.settings.register_profile("few", deadline=None, database=None, max_examples=15)
+hypothesis.settings.register_profile("few", deadline=None, database=None, max_examples=5)
 hypothesis.settings.load_profile("few")
 sys.exit(pytest.main(sys.argv[1:]))
 """

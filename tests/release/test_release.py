@@ -19,6 +19,7 @@ from support.commands import wait_until
 
 from .conftest import ROOT, Environment, Release, build
 
+pytestmark = pytest.mark.timeout(900)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 LIMIT_BYTES = 300_000_000
 SPEC = """\
