@@ -75,6 +75,15 @@ def test_somebody_who_did_not_sign_in_is_told_to(open_page: OpenPage, complaints
     expect(page.get_by_role("heading", name="Sign in to Loadmaster")).to_be_visible()
 
 
+def test_somebody_who_is_signed_in_opens_another_link_and_is_that_one(
+    open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expected.append("403")  # a change by cookie needs that session's token, which the page then reads
+    open_page("/runs", role="viewer", name="vic").close()
+    page = open_page("/runs", role="editor", name="edna")
+    expect(page.get_by_role("button", name="edna editor")).to_be_visible()
+
+
 def test_source_that_an_editor_retires_is_in_the_draft_and_not_in_the_run(
     open_page: OpenPage, console: ConsoleCluster, complaints: Complaints
 ) -> None:
