@@ -29,6 +29,8 @@ from .commands import wait_until
 
 RUN = "tides"
 WORLD = 4
+HURRIED_S = 0.1
+"""A step costs 150 ms of CPU: few go by while pages are looked at, and many while a test waits for one."""
 NUM_STEPS = 20_000
 WEIGHTS = {"web": 0.45, "code": 0.3, "books": 0.2, "notes": 0.05}
 WORDS = "the loader reads every manifest and balances weight over hold before flight at dawn"
@@ -62,13 +64,17 @@ class ConsoleCluster:
             return client.get(f"/runs/{self.run}/streams/train", StreamView)
 
     def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> None:
-        """Until all ranks have consumed the steps before this one."""
+        """Until all ranks have consumed the steps before this one; they hurry meanwhile."""
 
         def is_there() -> bool:
             assert self.ranks.poll() is None, self.ranks_log()
             return self.stream().acknowledged >= step
 
-        wait_until(is_there, timeout_s=timeout_s, what=f"step {step} of {self.run}")
+        self.set_pace(HURRIED_S)
+        try:
+            wait_until(is_there, timeout_s=timeout_s, what=f"step {step} of {self.run}")
+        finally:
+            self.set_pace(console_ranks.DEFAULT_PACE_S)
 
     def sign_in_link(self, role: str, name: str) -> str:
         """A one-time link."""

@@ -18,7 +18,7 @@ import loadmaster
 
 LOOK_S = 0.05
 TIMEOUT_S = 60.0
-DEFAULT_PACE_S = 0.4
+DEFAULT_PACE_S = 1.0
 
 
 def read(url: str, run: str, rank: int, world_size: int, folder: Path, stop: threading.Event) -> None:
