@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 import loadmaster
 from loadmaster import adapters
@@ -54,7 +53,7 @@ class LoadmasterTrainer(Trainer):
 
 
 class SaveStream(TrainerCallback):
-    """Writes where the stream is into each checkpoint. It is the same for all ranks, so one of them does."""
+    """Writes where the stream is into each checkpoint, last of all. It is the same for all ranks: one of them does."""
 
     def __init__(self, stream: loadmaster.Stream) -> None:
         self.stream = stream
@@ -62,14 +61,19 @@ class SaveStream(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: Any, control: Any, **_: Any) -> None:
         """Called when a checkpoint was written."""
         if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            (folder / STATE).write_text(json.dumps(self.stream.state_dict()))
+            path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE
+            path.with_suffix(".part").write_text(json.dumps(self.stream.state_dict()))
+            path.with_suffix(".part").replace(path)
 
 
 def last_state(folder: str) -> tuple[str | None, dict[str, Any] | None]:
-    """The last checkpoint and where the stream was; nothing of both at the first start."""
-    checkpoint = get_last_checkpoint(folder) if Path(folder).is_dir() else None
-    return checkpoint, json.loads((Path(checkpoint) / STATE).read_text()) if checkpoint else None
+    """The last checkpoint that is whole, and where the stream was; nothing of both at the first start."""
+    whole = max(Path(folder).glob(f"checkpoint-*/{STATE}"), key=_step_of, default=None)
+    return (str(whole.parent), json.loads(whole.read_text())) if whole else (None, None)
+
+
+def _step_of(state: Path) -> int:
+    return int(state.parent.name.rpartition("-")[2])
 
 
 def train(options: argparse.Namespace, model: torch.nn.Module, **more: Any) -> LoadmasterTrainer:
