@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,8 +82,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     subprocess.run([sys.executable, str(ROOT / "console/build.py"), "bundle"], check=True, stdout=sys.stderr)
     folder = tmp_path_factory.mktemp("release")
     sdist = build("sdist", ROOT, folder / "sdist")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+    run("tar", "-xzf", sdist, cwd=folder)
     tree = folder / sdist.name.removesuffix(".tar.gz")
     return Release(sdist=sdist, tree=tree, wheel=build("wheel", tree, folder / "wheel", PATH=str(folder)))
 
