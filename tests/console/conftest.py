@@ -41,6 +41,7 @@ SHOW_THEME = """theme => new Promise(shown => {
     document.documentElement.setAttribute('data-mantine-color-scheme', theme);
     requestAnimationFrame(() => requestAnimationFrame(shown));
 })"""
+SCALE = Path(__file__).with_name("test_scale.py")
 WAIT_MS = 30_000
 expect.set_options(timeout=WAIT_MS)
 
@@ -48,7 +49,7 @@ expect.set_options(timeout=WAIT_MS)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What opens a page needs a browser; CI must have one."""
     for item in items:
-        if item.path.name == "test_scale.py" and not item.config.getoption("--scale"):
+        if item.path == SCALE and not item.config.getoption("--scale"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: --scale"))
         if not {"page", "open_page", "browser"}.intersection(getattr(item, "fixturenames", ())):
             continue
