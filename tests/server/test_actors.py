@@ -214,7 +214,10 @@ def test_lease_when_its_owner_leaves_then_it_goes_over_once_the_heir_is_warm(
     draining = threading.Thread(target=leaves.link.drain, args=(30.0,))
     draining.start()
     wait_for(lambda: len(heir.leases) >= 2 and all(x.is_standby for x in heir.leases), what="the heir of all")
-    wait_for(lambda: constructor.assignments[0].shadows, what="the constructor to hear of it")
+    wait_for(
+        lambda: sum(len(route.partitions) for route in constructor.assignments[0].shadows) == len(heir.leases),
+        what="the constructor to hear of all",
+    )
     (route,) = constructor.assignments[0].shadows
     assert route.address == heir.service.address
     assert sorted(route.partitions) == sorted([x.source, x.partition, x.partitions] for x in heir.leases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -106,18 +106,19 @@ def _assignments(
             key = GenerationKey(run=lease.run, stream=lease.stream, generation=lease.generation)
             dp_ranks[key].append(lease.slot)
     return [
-        replace(
-            _assignment(generations[key], ranks, runs[key.run]),
-            loaders=routes.get(key.run, []),
-            shadows=shadows.get(key.run, []),
-        )
+        _assignment(generations[key], ranks, runs[key.run], routes.get(key.run, []), shadows.get(key.run, []))
         for key, ranks in dp_ranks.items()
     ]
 
 
-def _assignment(generation: GenerationRecord, dp_ranks: list[int], definition: Definition) -> Assignment:
-    shape = tuple(generation.mesh.values())
-    dp_of_rank = np.unravel_index(np.arange(generation.world_size), shape)[list(generation.mesh).index("dp")]
+def _assignment(
+    generation: GenerationRecord,
+    dp_ranks: list[int],
+    definition: Definition,
+    loaders: list[LoaderRoute],
+    shadows: list[LoaderRoute],
+) -> Assignment:
+    dp_of_rank = generation.coords["dp"]
     ranks = np.flatnonzero(np.isin(dp_of_rank, dp_ranks))
     return Assignment(
         run=generation.key.run,
@@ -128,6 +129,7 @@ def _assignment(generation: GenerationRecord, dp_ranks: list[int], definition: D
         dp_of_rank=dp_of_rank[ranks].tolist(),
         mesh=generation.mesh,
         build_ahead=min(definition.spec.budgets.build_ahead, definition.spec.budgets.bind_ahead),
-        loaders=[],
+        loaders=loaders,
+        shadows=shadows,
         skip=generation.skip.as_list(),
     )
